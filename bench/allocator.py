@@ -1,4 +1,4 @@
-"""What torch's caching allocator keeps without use where batches vary in length: a simulation on the CPU.
+"""Unused memory that torch's caching allocator keeps when batches vary in length: a simulation on the CPU.
 
     python -m bench.allocator
 
@@ -9,7 +9,7 @@ remains; neighbours in a segment join when freed; segments are never returned wh
 is fine-tuning with full recomputation and eager cross-entropy, lengths lognormal about `MEAN_TOKENS` and cut
 at a limit. Printed: slack over the allocated peak of what is not weights, the source of `variable_slack`'s
 prior: where the limit does not cut nearly all to one length, the slack less that of equal lengths.
-No published peak is read here.
+No published peak is used.
 """
 
 from bisect import bisect_left, insort

@@ -1,14 +1,13 @@
-"""How much slower published stacks are than the one that is assumed where nobody names a framework.
+"""Slowdown of published stacks relative to the stack that a plan without a framework assumes.
 
     python -m bench.assumed_stack [REFERENCE] [--fit] [--date DATE]
 
-A plan without a framework is answered with the best layout of the best stack. Published pretraining steps
-say what people's stacks took for the same: of every model, GPU type, number of GPUs, sequence and precision
-the fastest published step (whoever trains for weeks measures layouts first), against the plan for the same
-GPUs, sequence, batch and year. ln(measured / planned) is fitted as a 2^((2024 - year) / h), least absolute
-errors, sources weighing as the root of their rows, in 16 bits; no whole run is looked at. Published steps in
-8 bits are printed beside it: they are vendors' own for the larger part. With --fit the values are written to
-data/whole_run.json.
+A plan without a framework uses the best layout of the best stack. Its step time is compared with published
+pretraining steps: of each model, GPU type, number of GPUs, sequence and precision the fastest one, because
+people measure layouts before they train for weeks, with the same GPUs, sequence, batch and year. ln(measured
+/ planned) is fitted as a 2^((2024 - year) / h), least absolute errors, sources weighted by the root of their
+rows, in 16 bits; whole runs are not used. Published steps in 8 bits are printed for comparison: most are the
+vendors' own. With --fit the values are written to data/whole_run.json.
 """
 
 from collections.abc import Mapping, Sequence
@@ -71,7 +70,7 @@ def main() -> None:
 
 
 def fastest(rows: StepRows) -> dict[Group, Fastest]:
-    """Of each group of published pretraining steps the one with the least time a token."""
+    """The step with the least time per token in each group of published pretraining steps."""
     found: dict[Group, Fastest] = {}
     for index in np.flatnonzero(rows.judged):
         case, source = case_from_row(rows.rows[index]), str(rows.source[index])
@@ -85,7 +84,7 @@ def fastest(rows: StepRows) -> dict[Group, Fastest]:
 
 
 def _group(source: str, case: Case) -> tuple[Group, float]:
-    """What runs have in common that are the same question, and the tokens of a step."""
+    """The key of runs that are compared with each other, and the tokens of a step."""
     shape, work, gpus = case.architecture, case.workload, case.layout.gpus
     gpu, sequence = case.cluster.gpu.name, work.sequence_tokens
     group = (source, shape.name, shape.layers, shape.hidden, gpu, gpus, sequence, work.precision)
@@ -93,7 +92,7 @@ def _group(source: str, case: Case) -> tuple[Group, float]:
 
 
 def compared(groups: Mapping[Group, Fastest]) -> Sequence[Compared]:
-    """Every group that can be planned."""
+    """The comparison for each group that has a plan."""
     found = []
     for group, one in groups.items():
         answer = size(_asked(one.case), compared=False)
@@ -112,7 +111,7 @@ def shown(name: str, found: Sequence[Compared]) -> None:
 
 
 def fitted(found: Sequence[Compared]) -> tuple[float, float]:
-    """The lead in 2024 and the years in which it halves, with the least weighted absolute error."""
+    """The fitted slowdown of 2024 and the years in which it halves: least weighted absolute error."""
     ln, year, weight = _columns(found)
     best = (np.inf, 0.0, 0.0)
     for halving in HALVINGS:
@@ -145,7 +144,7 @@ def _weighted_median(values: Array, weight: Array) -> float:
 
 
 def _asked(case: Case) -> Request:
-    """The same model, GPUs, sequence and batch, where nobody says more."""
+    """A request with the model, GPUs, sequence and batch of the run, and nothing else."""
     work, gpus = case.workload, case.layout.gpus
     eight, stacks = work.precision is Precision.FP8, assumed_frameworks(decoder=True, adapters=False)
     return Request(

@@ -1,10 +1,10 @@
-"""Seconds that Calculon takes for a layout of Llama 3.1 405B, where it lies beside: `FOLDER/bin/calculon`.
+"""Seconds that Calculon takes for a layout of Llama 3.1 405B, if `FOLDER/bin/calculon` exists.
 
     FOLDER/.venv/bin/python bench/calculon.py FOLDER
 
-Runs under Calculon's own interpreter (it needs pandas and psutil), so it imports nothing of ours. Layouts are
-those of its own search (tensor, pipeline and data ranks, micro-batch, recomputation) on 4,032 H100s, without
-its overlap variants; layouts that it refuses count too, as they do for us.
+Runs under Calculon's own interpreter (it needs pandas and psutil), so it imports none of our packages.
+Layouts are those of its own search (tensor, pipeline and data ranks, micro-batch, recomputation) on 4,032
+H100s, without its overlap variants; layouts that it refuses count too, as in our figure.
 """
 
 import importlib
@@ -52,7 +52,7 @@ def _execution(tp: int, pp: int, dp: int, micro: int, recompute: str) -> dict[st
 
 
 def main(folder: Path) -> None:
-    """Price them all; print how many, how many it accepts, and the seconds of the processor."""
+    """Price all layouts; print their number, the number accepted, and the processor seconds."""
     sys.path.insert(0, str(folder))
     calculon, llm = importlib.import_module("calculon"), importlib.import_module("calculon.llm")
     machine = json.loads((folder / "systems" / "h100_80g_nvl8.json").read_text(encoding="utf-8"))

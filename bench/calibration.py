@@ -120,7 +120,7 @@ def _source(name: str, runs: list[tuple[Case, float, str]], quantity: Quantity) 
 
 
 def _evidence(case: Case, run: str, quantity: Quantity, ln: float, sigma: float) -> Evidence:
-    """One row as a run measured well: only what differs between runs is left of its noise."""
+    """One row as a long measured run: of its noise only the difference between runs remains."""
     noise = getattr(load_calibration(), f"{quantity}_between_runs")
     measured: dict[str, Any] = {str(quantity): Residual(ln=float(ln), sigma=float(sigma), noise=noise)}
     return Evidence(
@@ -136,14 +136,14 @@ def _evidence(case: Case, run: str, quantity: Quantity, ln: float, sigma: float)
 
 
 def fitted(sources: Sequence[Source], quantity: Quantity) -> dict[str, float]:
-    """The calibration constants of these sources: the shares and the chance that they hold."""
+    """The calibration constants fitted to these sources: the shares and the chance that they apply."""
     shares = likeliest(sources, quantity)
     named = {f"{quantity}_share_{name}": value for name, value in zip(SHARES, shares, strict=True)}
     return named | {f"{quantity}_in_common": in_common(sources, shares)}
 
 
 def likeliest(sources: Sequence[Source], quantity: Quantity) -> list[float]:
-    """The shares under which the residuals of all sources are most likely (their overall scale left free)."""
+    """The maximum-likelihood shares for the residuals of all sources; the overall scale is free."""
     blocks = [covariances(source.evidence) for source in sources]
     values = [np.clip(source.ln / source.sigma, -OUTLIER, OUTLIER) for source in sources]
     noise = getattr(load_calibration(), f"{quantity}_between_runs")
@@ -214,7 +214,7 @@ def judged(sources: Sequence[Source], quantity: Quantity) -> dict[str, Any]:
 
 
 def _means(table: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """Means over the sources with the most known runs, and the share of all sources that lost by them."""
+    """Means over the sources with the most known runs, and the share of sources whose error grew."""
     result = {}
     for k in map(str, KNOWN):
         lost = [row[k]["after"] - row[k]["before"] for row in table.values() if k in row]

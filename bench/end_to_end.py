@@ -1,18 +1,18 @@
-"""GPU-hours of whole published runs against what the engine predicts, told no more than a user would tell it.
+"""GPU-hours of whole published runs against predictions from the inputs that a user would state.
 
     python -m bench.end_to_end [REFERENCE] [--json FILE]
 
 Model, tokens, GPU type and number of GPUs come from end_to_end_runs.csv; the layout is the engine's own
-choice on those GPUs, goodput included. Four tellings: `asked` knows the year and nothing more (the model's
+choice on those GPUs, goodput included. Four sets of inputs: `asked` knows only the year (the model's
 own sequence, batch and precision where the catalog has them, else usual ones; the best stack); `blind` knows
 the published sequence, batch and precision, the framework unknown; `told` knows the framework too; `laid_out`
 also what was published of the layout (end_to_end_inputs.csv, each with its source; `checked` says what of it
 was compared with the source's text, the rest, and the years, are from memory). Runs whose number of GPUs was
-not published are planned on as many as the engine likes, and reported apart.
+not published are planned on the number that the engine chooses, and reported apart.
 
-A published figure holds all that happened in the run; the engine's layout is the best that it finds, the
-run's may not have been. Both make predictions low. `scaled` is the error left when one factor, the median
-of all other sources, is taken off: what a constant for "runs are worse than plans" could reach.
+A published figure includes all downtime of the run. The engine uses the best layout that it finds; the run
+may have used a worse one. Both make predictions low. `scaled` is the error after division by one factor, the
+median of all other sources: the best that one constant could reach.
 """
 
 import csv
@@ -51,7 +51,7 @@ Row = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Telling:
-    """What is told of a run beside model, tokens and GPUs."""
+    """Inputs of a run besides model, tokens and GPUs."""
 
     sequence_tokens: int
     batch_tokens: float
@@ -66,11 +66,11 @@ class Telling:
 
 
 class SkippedError(Exception):
-    """A run that cannot be asked or answered; the message says why."""
+    """A run that cannot be predicted; the message has the reason."""
 
 
 def main() -> None:
-    """Judge every telling, print the tables, write the JSON."""
+    """Compare every set of inputs, print the tables, write the JSON."""
     parser = arguments(__doc__)
     parser.add_argument("--fit", action="store_true", help="write data/whole_run.json")
     parser.add_argument("--json", type=Path, default=RESULTS / "end_to_end.json", metavar="FILE")
@@ -95,7 +95,7 @@ def main() -> None:
 def judge(
     rows: Iterable[Row], inputs: Mapping[str, Row], telling: Callable[[Row, Row, Architecture], Telling]
 ) -> tuple[list[Result], dict[str, str]]:
-    """Every run that can be asked, and why the others cannot."""
+    """The results of all predictable runs, and the reasons why the others are not."""
     results, skipped = [], {}
     for row in rows:
         try:
@@ -133,7 +133,7 @@ def architecture(row: Row, more: Row) -> Architecture:
 
 
 def asked(row: Row, more: Row, shape: Architecture) -> Telling:
-    """Nothing but model, tokens, GPU type and year; the rest as `rightsizer plan` fills it in."""
+    """Model, tokens, GPU type and year; `rightsizer plan` fills in the rest."""
     stacks = assumed_frameworks(decoder=True, adapters=False)
     spec = WorkloadSpec.model_construct(method=Method.PRETRAIN, tokens=f"{row['tokens_b']}B")
     own = recipe(shape.name) if more["model"] else None
@@ -149,7 +149,7 @@ def asked(row: Row, more: Row, shape: Architecture) -> Telling:
 
 
 def told(_row: Row, more: Row, _shape: Architecture) -> Telling:
-    """All that was published; the stack that was usual then where the framework was not."""
+    """All published inputs; the usual stack of the year if the framework is not published."""
     year = float(more["year"] or 0.0)
     return Telling(
         sequence_tokens=int(more["sequence_tokens"]),
@@ -164,18 +164,18 @@ def told(_row: Row, more: Row, _shape: Architecture) -> Telling:
 
 
 def usual(year: float) -> Framework:
-    """The stack that most large runs of a year were trained with."""
+    """The stack of most large runs of a year."""
     return framework("megatron-lm-2022" if 0 < year < ERA else "unknown-parallel")
 
 
 def blind(row: Row, more: Row, shape: Architecture) -> Telling:
-    """All but the framework."""
+    """All published inputs but the framework."""
     known = told(row, more, shape)
     return replace(known, framework=usual(known.year), compile=None)
 
 
 def laid_out(row: Row, more: Row, shape: Architecture) -> Telling:
-    """All that was published, the layout too where it was."""
+    """All published inputs, with the layout."""
     pins = {name: int(value) for name, value in (pair.split("=") for pair in more["layout"].split())}
     return replace(told(row, more, shape), pinned=pins)
 
@@ -184,7 +184,7 @@ TELLINGS = {"laid_out": laid_out, "told": told, "blind": blind, "asked": asked}
 
 
 def result(row: Row, more: Row, shape: Architecture, telling: Telling) -> Result:
-    """What the engine says of one run; of its steps with their stragglers, where the hours are those."""
+    """The prediction of one run; of its steps with stragglers alone, if the published hours are those."""
     gpus = int(row["gpus"]) if row["gpus"] else None
     option = planned(row, shape, telling, gpus)
     steps = more.get("hours_of") == "steps"
@@ -211,7 +211,7 @@ def result(row: Row, more: Row, shape: Architecture, telling: Telling) -> Result
 
 
 def _share(option: Option) -> float:
-    """How much of a large whole run a run of this size is, 0 to 1."""
+    """The share of a large run's losses that a run of this size has, 0 to 1."""
     lost = option.lost_by_cause.get("unplanned", 0.0) + option.stepping - option.goodput
     planned_s = np.asarray(option.finish_s * (1.0 - lost))
     return float(goodput.whole_run(np.asarray(option.gpus), planned_s, np.asarray(1.0)).weight)
@@ -267,7 +267,7 @@ def _plan(
 
 
 def show(name: str, told: Mapping[str, Any], results: Sequence[Result]) -> None:
-    """One telling as a table."""
+    """The table of one set of inputs."""
     print(f"\n== {name}")
     heads = f"{'run':8} {'model':34} {'GPU':18} {'GPUs':>6} {'measured h':>12} {'predicted h':>12}"
     print(f"{heads} {'error':>7}  MFU")

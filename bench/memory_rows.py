@@ -1,7 +1,8 @@
-"""Published peak-memory rows: which memory and which rank a source measured, and inputs from its notes.
+"""Published peaks of memory: the kind of memory and the rank measured, and inputs from the notes.
 
-Which memory was measured (the row's note, else the README of the reference tables) is known to this judge,
-not to the engine: it always estimates allocated, reserved and device bytes of the fullest stage.
+The kind of memory (from the row's note, else from the README of the reference tables) is an input of the
+comparison, not of the engine, which always estimates allocated, reserved and device bytes of the fullest
+stage.
 """
 
 import csv
@@ -94,7 +95,7 @@ def build(table: Sequence[Mapping[str, str]], *, notes: bool = False, blind: boo
 
 
 def kind_of(note: str) -> str:
-    """Which memory a row's note says was read: allocated, reserved or the device's; "" if it does not."""
+    """The kind of memory that a row's note names: allocated, reserved or device; "" if none."""
     found = [(m.start(), kind) for kind, sign in _KINDS if (m := re.search(sign, note, re.IGNORECASE))]
     return min(found)[1] if found else ""
 

@@ -9,7 +9,7 @@ each known survivor.
     python -m bench.mutants --only reconcile
     python -m bench.mutants --survivors
 
-`--survivors` runs those of the recorded results again, after a test was added; the source must be the same.
+`--survivors` runs the recorded survivors again, after a test was added; the source must be unchanged.
 """
 
 import argparse
@@ -79,7 +79,7 @@ _LARGE = 1e6
 
 
 def operators() -> Iterator[str]:
-    """Names of cosmic-ray's changes: those after which the code mostly runs, so that few die by a crash."""
+    """Names of cosmic-ray's operators that mostly leave running code, so that few mutants die by a crash."""
     kind = ""
     for word in _PAIRS.split():
         prefix, _, pair = word.rpartition(":")

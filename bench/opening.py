@@ -1,10 +1,10 @@
-"""Two-stage sizing against a fixed size: does the stated probability hold in simulated truths, at what price?
+"""Two-stage sizing against a fixed size: the share of simulated truths in time, and the GPU-hours.
 
     python -m bench.opening [--draws 10000] [--json FILE]
 
 A truth is drawn job by job, from deviations as believed and 1.7 times as large: the step time's error, an
-error of each size's rate, downtime, and the noise of each look. The policy is written again here, one job at
-a time, so that other code checks the engine's own figure (rightsizer_engine.search.opening: fixed draws,
+error of each size's rate, downtime, and the noise of each look. The policy is implemented again here, one job
+at a time, so that independent code checks the engine's figure (rightsizer_engine.search.opening: fixed draws,
 arrays). `P` must lie within 3 points of the stated probability.
 """
 
@@ -68,7 +68,7 @@ def main() -> None:
 
 
 def judge(name: str, request: Request, draws: int) -> list[Row]:
-    """The rows of one case; none if no size meets it."""
+    """The rows of one case; none if no size meets the deadline."""
     result = search_cluster(request, request.clusters[0])
     if not isinstance(result, ClusterResult):
         print(f"{name}: {result.binding}")
@@ -118,7 +118,7 @@ def _row(name: str, case: OpeningProblem, opening: int, staging: Staging, scale:
 def simulate(
     case: OpeningProblem, opening: int, reserve: int, draw: Callable[[float], float]
 ) -> tuple[float, float]:
-    """One job: when it ends, and the GPU-seconds it takes. `draw(sigma)` is a normal deviate."""
+    """The end of one job and its GPU-seconds. `draw(sigma)` is a normal deviate."""
     gpus, course, belief = case.sizes.gpus, case.course, case.belief
     removed, stays = draw(belief.removed), draw(belief.stays)
     errors = [0.0 if i == opening else draw(belief.scaling) for i in range(reserve + 1)]
@@ -148,7 +148,7 @@ def simulate(
 def _choose(  # noqa: PLR0917
     case: OpeningProblem, at: int, reserve: int, left: float, now_s: float, measured_s: float, *, first: bool
 ) -> int:
-    """The fewest GPUs in time at the confidence, else at even odds, else as before."""
+    """The fewest GPUs in time at the confidence, else at even odds, else the present number."""
     course, finish_s = case.course, case.sizes.finish_s
     for z in (z_quantile(course.confidence), 0.0):
         for size in range(reserve + 1):

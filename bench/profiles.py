@@ -1,8 +1,8 @@
-"""What a source leaves behind in framework profiles: those that rest on it alone revert to their parents.
+"""Framework profiles without one source: those that rest on it alone revert to their parents.
 
 A profile rests on the sources of the rows that it, or a profile that extends it, describes. If a source is
 left out of a fit but its profile stays, facts that were looked up for its rows still help to predict them. So
-its rows are shown with the nearest ancestor that another source supports; without one, the framework is
+its rows get the nearest ancestor that another source supports; without one, the framework is
 withheld.
 """
 

@@ -1,4 +1,4 @@
-"""What right-sizing saves and costs on real jobs: every 10th job of the Philly trace under all assumptions.
+"""Savings and costs of right-sizing on real jobs: every 10th job of the Philly trace under all assumptions.
 
     python -m bench.simulate [STRIDE]
 
@@ -31,7 +31,7 @@ BEGIN, END = "<!-- table: python -m bench.simulate -->", "<!-- end of table -->"
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Replay the trace under every assumption and write what came out."""
+    """Replay the trace under every assumption and write the results."""
     stride = int(arguments[0]) if arguments else STRIDE
     whole = read_trace(REFERENCE / "traces" / "philly_jobs.csv.gz")
     began = time.process_time()
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def with_table(page: str, document: Mapping[str, Any]) -> str:
-    """The page with its table made anew: GPU-hours against static, and missed deadlines."""
+    """The page with a new table: GPU-hours against static, and missed deadlines."""
     cases = document["cases"]
     names = list(cases[0]["policies"])
     lines = [f"| | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]

@@ -1,10 +1,10 @@
-"""How long a plan waits for its size while ten plans that take minutes to size arrive every second.
+"""Seconds that a plan waits for its size while ten plans that take minutes to size arrive each second.
 
     python -m bench.sizing [--seconds 30]
 
 The operator's own sizing processes, without an API server: the reaction is from the question to the answer.
 The huge plans are of one namespace, the measured ones of another, and no two questions are equal. A second
-run without huge plans gives the ratio. The lag is the longest time that the event loop did not run.
+run without huge plans gives the ratio. The lag is the longest time in which the event loop did not run.
 """
 
 import argparse
@@ -52,7 +52,7 @@ def question(spec: dict[str, object], batch: int) -> SizingQuestion:
 
 
 async def reactions(seconds: int, huge_per_s: int) -> tuple[list[float], float]:
-    """Seconds to the answer of one small plan each second, and the event loop's longest lag."""
+    """Seconds until one small plan a second has its size, and the event loop's longest lag."""
     sizing, answered, lags = Sizing(sizing_processes(BUDGET_S), budget_s=BUDGET_S), {}, [0.0]
     sizing.on_answer = lambda key: answered.setdefault(key, asyncio.Event()).set()
     huge = [question(HUGE, 15360 + 8 * n) for n in range(seconds * huge_per_s)]

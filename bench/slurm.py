@@ -1,9 +1,9 @@
-"""What the submit plugin costs: `python -m bench.slurm`, as root, on two real Slurms side by side.
+"""Cost of the submit plugin: `python -m bench.slurm`, as root, on two real Slurms side by side.
 
 One Slurm has no plugin, the other has the plugin with the packaged time-outs. Each round submits once
-of every kind, so that all kinds see the same load. Written: the medians of what sbatch took, and of what
-slurmctld itself spent on a submit (sdiag), which the plugin is a part of. The same, with quantiles, while 72
-jobs of another user wait for sizes that nobody has asked for before, and without them, by turns.
+of every kind, so that all kinds see the same load. Written: the medians of sbatch's time, and of slurmctld's
+own time for a submit (sdiag), which includes the plugin. The same, with quantiles, while 72 jobs of another
+user wait for sizes that are not cached, and without them, in turn.
 """
 
 import argparse
@@ -58,11 +58,11 @@ class Lab:
 
     @property
     def plan_socket(self) -> Path:
-        """Where the daemon answers."""
+        """The daemon's socket."""
         return Path(self.slurm["RIGHTSIZER_SLURM_CONF"]).parent.parent / "run" / "rightsizer" / "plan.sock"
 
     def start_daemon(self) -> None:
-        """Start it, wait until it listens (on a busy machine that takes long), and until it has looked."""
+        """Start the daemon; wait until it listens and has finished its first round."""
         self.control("start", "rightsizer")
         while not self._listens():
             time.sleep(0.2)
@@ -89,11 +89,11 @@ class Lab:
         return int(found[1]) / 1e3 if found else 0.0
 
     def held(self) -> int:
-        """How many jobs wait for their size."""
+        """The number of jobs that wait for their size."""
         return self.ask("squeue", "--noheader", "--format=%k").count(HELD)
 
     def all_sized(self) -> None:
-        """Wait until none does."""
+        """Wait until no job waits for its size."""
         while self.held():
             time.sleep(0.5)
 
@@ -104,7 +104,7 @@ class Lab:
 
 
 def rounds(cases: Cases, count: int, *, goes_on: Callable[[], object] = lambda: True) -> Samples:
-    """Every kind once a round: what sbatch took, and how much slurmctld's own account grew."""
+    """Submit each kind once a round: sbatch's seconds, and slurmctld's own milliseconds."""
     found: Samples = {name: {"client": [], "slurmctld": []} for name in cases}
     for _ in itertools.takewhile(lambda _: goes_on(), range(count)):
         for name, (lab, comment) in cases.items():
@@ -126,7 +126,7 @@ def medians(found: Samples) -> dict[str, dict[str, float]]:
 
 
 def beside_flood(cases: Cases, lab: Lab, count: int) -> dict[str, dict[str, float]]:
-    """The same submits with and without a flood of another user that waits for its sizes, by turns."""
+    """Submits with and without a flood of another user's jobs that wait for sizes, in turn."""
     without, beside = ({name: {"slurmctld": [], "client": []} for name in cases} for _ in range(2))
     lengths = itertools.count(256, 8)
     flood_ms: list[float] = []
@@ -165,7 +165,7 @@ def _compared(
 
 
 def hung(lab: Lab) -> dict[str, dict[str, float]]:
-    """A frozen daemon: what the first submit waits, and those after it."""
+    """Seconds of the first and of later submits while the daemon is frozen."""
     lab.control("stop", "rightsizer")
     try:
         times_ms = [1e3 * lab.submit_s(OURS) for _ in range(6)]
@@ -179,7 +179,7 @@ def hung(lab: Lab) -> dict[str, dict[str, float]]:
 
 
 def down(lab: Lab, bare: Lab, count: int) -> dict[str, dict[str, float]]:
-    """No daemon at all."""
+    """Seconds of a submit without a daemon."""
     lab.control("kill", "rightsizer")
     found = medians(rounds({"no plugin ": (bare, OURS), "daemon down": (lab, OURS)}, count))
     for each in (lab, bare):
@@ -189,7 +189,7 @@ def down(lab: Lab, bare: Lab, count: int) -> dict[str, dict[str, float]]:
 
 
 def answers(lab: Lab, count: int) -> dict[str, dict[str, float]]:
-    """What the daemon itself takes: the first job of a kind, another deadline, the same; after a restart."""
+    """The daemon's own seconds: first job of a kind, another deadline, the same again; after a restart."""
     path = lab.plan_socket
     found: dict[str, dict[str, list[float]]] = {name: {} for name in KINDS}
     kinds = {name: f"{comment} sequence-length={{}}" for name, comment in KINDS.items()}
@@ -226,7 +226,7 @@ def _asked_s(path: Path, comment: str) -> float:
 
 
 def extra_ms(found: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
-    """What each kind costs more than no plugin, beside its goal."""
+    """Extra milliseconds of each kind compared with no plugin, and the goal."""
     bare = found["no plugin"]
     rows = {}
     for name, goal_ms in GOALS_MS.items():

@@ -1,7 +1,7 @@
 """The Slurm daemon's memory under heavy requests: `python -m bench.slurm_load`, as root, on a real Slurm.
 
-Every request is one that nobody has asked for before: a mixture of experts at another sequence length. The
-daemon has its packaged settings. Memory is proportional (PSS): what forked processes share counts once.
+No request is cached: each is a mixture of experts at another sequence length. The
+daemon has its packaged settings. Memory is proportional (PSS): memory shared by forked processes counts once.
 """
 
 import argparse
@@ -32,7 +32,7 @@ def sized(path: Path, comment: str) -> str:
 
 
 def asked(path: Path, comment: str) -> str:
-    """The first word of the daemon's answer to a request."""
+    """The first word of the daemon's response to a request."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(600)
         connection.connect(str(path))

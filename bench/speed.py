@@ -1,10 +1,9 @@
-"""How fast the engine is: layouts a second, whole plans, and the command from cold.
+"""Speed of the engine: layouts a second, whole plans, and the command from cold.
 
-Run it on an idle machine, on one core: `taskset -c 0 python -m bench.speed [--json FILE]`. Beside the wall
-time stands the processor's, which says more on a machine that has other work; `chrt -f 5` before it keeps
-that work off the core (not off its caches: the command from cold is slower for them). The ratio to Calculon
-is measured if its checkout lies beside (`../calculon`, or --calculon FOLDER; with its dependencies in its
-.venv), else to a figure that was once recorded.
+Run it on an idle machine, on one core: `taskset -c 0 python -m bench.speed [--json FILE]`. The processor's
+time is printed with the wall time, because other work affects it less; `chrt -f 5` keeps other work off the
+core, but not out of its caches. The ratio to Calculon is measured if its checkout exists (`../calculon`, or
+--calculon FOLDER; with its dependencies in its .venv), else to a figure that was once recorded.
 """
 
 import argparse
@@ -111,7 +110,7 @@ class Taken:
 
 
 def fastest(action: Callable[[], object], times: int = 5) -> Taken:
-    """What the work takes when nothing disturbs it."""
+    """The least seconds of several runs of the work."""
     wall, cpu = [], []
     for _ in range(times):
         start, worked = time.perf_counter(), _cpu_s()

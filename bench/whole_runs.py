@@ -1,4 +1,4 @@
-"""What published whole runs took beside what was predicted of them: errors, and how they scatter."""
+"""Published whole runs and their predictions: errors and their scatter."""
 
 import json
 import re
@@ -77,7 +77,7 @@ def _null(results: Sequence[Result]) -> Any:
 
 
 def _scaled(results: Sequence[Result]) -> Any:
-    """Errors after taking off the median ln error of all other sources (runs of one model family)."""
+    """Errors minus the median ln error of all other sources (runs of one model family)."""
     ln, source = np.log1p([r.error for r in results]), _sources(results)
     others = [np.median(ln[source != one]) if np.any(source != one) else 0.0 for one in source]
     return np.expm1(ln - np.asarray(others))
@@ -89,7 +89,7 @@ def _sources(results: Sequence[Result]) -> Any:
 
 
 def whole_run(results: Sequence[Result]) -> tuple[float, dict[str, float]]:
-    """What whole runs scatter beyond the step time, and what a fit without the run's family covers.
+    """The scatter of whole runs beyond the step time, and the coverage of a fit without the run's family.
 
     `large` and `small`: runs with more and with less than LARGE of the losses of an endless run.
     """

@@ -202,7 +202,7 @@ def draw(
 
 
 def room(box: Box) -> tuple[float, str]:
-    """What is in a package's room: its lower edge and the drawing."""
+    """The lower edge of a package's contents, and their drawing."""
     if box.kind == "gap":
         return 0.0, ""
     boxes, edges = contents(box.title)

@@ -1,4 +1,4 @@
-"""Write docs/try, the what-if page's answers to a few questions: `python scripts/draw_try.py [--check]`."""
+"""Write docs/try, the what-if page for a few requests: `python scripts/draw_try.py [--check]`."""
 
 import functools
 import sys

@@ -1,8 +1,8 @@
-"""Rewrites the outputs of commands that README.md and docs/ show: refresh_outputs.py [--check] [FILE ...].
+"""Rewrites the command outputs in README.md and docs/: refresh_outputs.py [--check] [FILE ...].
 
-Only commands that need no cluster, no training and no file of the reader's run here. A shown output may leave
-lines out (`...`): each part stays as long as its first and last line are apart, found by their first words.
-A few processes run all commands, each a call of the command line: an import costs as much as a plan.
+Only commands that need no cluster, no training and no file of the reader's are run. A shown output may leave
+lines out (`...`): each part keeps its length, and is found by the first words of its first and last line.
+A few processes run all commands, because an import costs as much as a plan.
 """
 
 import contextlib
@@ -118,7 +118,7 @@ def _shortened(shown: Sequence[str], output: Sequence[str]) -> Iterator[str]:
 
 
 def _place(line: str, output: Sequence[str], near: int) -> int:
-    """Where the output has a line with the first word of this one, as near as can be."""
+    """The index of the nearest output line that begins with the same word."""
     word = line.split(maxsplit=1)[:1]
     places = [i for i, each in enumerate(output) if each.split(maxsplit=1)[:1] == word]
     return min(places, key=lambda i: abs(i - near), default=min(near, len(output) - 1))

@@ -95,7 +95,7 @@ def outside_navigation(settings: str, docs: Path) -> list[str]:
 
 
 def build(site: Path) -> list[str]:
-    """Build the site; what is wrong with it."""
+    """Build the site; a line for each fault."""
     work = REPOSITORY / "build/pages"
     shutil.rmtree(work, ignore_errors=True)
     shutil.copytree(REPOSITORY / "docs", work / "docs")
@@ -114,7 +114,7 @@ def build(site: Path) -> list[str]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Build the site and print what is wrong; 1 if anything is."""
+    """Build the site and print its faults; 1 if there are any."""
     found = build(Path(*arguments).resolve() if arguments else REPOSITORY / "build/site")
     sys.stdout.write("".join(f"{fault}\n" for fault in found))
     return int(bool(found))

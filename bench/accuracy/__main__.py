@@ -1,10 +1,10 @@
-"""How accurate the engine is: by source, over all, blind, beside the null model, and against its goals.
+"""Errors of the engine by source and overall, without the framework's name too, the null model's, the goals.
 
     python -m bench.accuracy [REFERENCE] [--json FILE] [--saved]
 
 Step times are cross-validated here by source (a minute on one core), or with --saved taken from what
-bench/fit/step_time.py, which does the same, left in bench/results/step_time.csv; memory's residuals are
-those that bench/fit/memory.py left in bench/results/memory.csv.
+bench/fit/step_time.py, which does the same, wrote to bench/results/step_time.csv. Memory's residuals come
+from bench/results/memory.csv, which bench/fit/memory.py writes.
 """
 
 import dataclasses
@@ -32,7 +32,7 @@ from rightsizer_engine.estimate.uncertainty import Z_80
 def step_errors(folder: Path) -> tuple[StepRows, dict[str, Array]]:
     """ln(predicted / measured) of rows: all seen, source left out, framework withheld too, null model.
 
-    All are told what a source says only in its notes, but for the column `untold`.
+    Inputs from the sources' notes are used in all columns but `untold`.
     """
     start, rows, untold = load_step_time(), load(folder, notes=True), load(folder, forget=True)
     forgotten, withheld = load(folder, notes=True, forget=True), load(folder, notes=True, blind=True)
@@ -44,7 +44,7 @@ def step_errors(folder: Path) -> tuple[StepRows, dict[str, Array]]:
 
 
 def saved_errors(folder: Path) -> tuple[StepRows, dict[str, Array]]:
-    """The same, as the last fit wrote them; rows that are not judged have none (NaN)."""
+    """The errors that the last fit wrote; NaN for rows that are not judged."""
     rows = load(folder, notes=True)
     saved = read_rows("step_time")
     names, by_id = [name for name in saved[0] if name != "id"], {line["id"]: line for line in saved}
@@ -63,7 +63,7 @@ def overall(source: Array, error: Array) -> dict[str, float]:
 def coverage(rows: StepRows, error: Array) -> dict[str, Any]:
     """Percent of left-out rows inside the 80 % interval, by wave, and its median half width.
 
-    It is as wide as if the row's own source had measured nothing.
+    The interval's width leaves out the row's own source.
     """
     half = Z_80 * deviation_left_out(rows.cases, rows.source, measured(), "step_time")
     inside, pooled = np.abs(error) <= half, rows.judged & (rows.source != "VTRAIN")
@@ -77,14 +77,14 @@ def coverage(rows: StepRows, error: Array) -> dict[str, Any]:
 
 
 def without_flags(folder: Path, rows: StepRows, error: Array) -> dict[str, float]:
-    """The pooled figures without the rows that look wrong in the table itself."""
+    """The pooled figures without the rows that the table itself makes doubtful."""
     flagged = {row["id"] for row in read(folder, "flags.csv")}
     kept = np.asarray([row["id"] not in flagged for row in rows.rows]) & rows.judged
     return overall(rows.source[kept], error[kept])
 
 
 def memory(waves: Mapping[str, str]) -> dict[str, Any]:
-    """The memory fit's residuals by source and by wave, if they are there."""
+    """The memory fit's residuals by source and by wave, if they exist."""
     rows = read_rows("memory")
     if not rows:
         return {}
@@ -100,10 +100,10 @@ def memory(waves: Mapping[str, str]) -> dict[str, Any]:
 
 
 def fits(folder: Path) -> dict[str, Any]:
-    """What the engine says of published runs that all ran: how many fit, may not, do not.
+    """The memory verdicts on published runs, all of which ran: how many fit, may not fit, do not fit.
 
-    With the parameters as shipped, told what the runs' notes state. `fuller` fit by its word, and filled more
-    than MEMORY_LIMIT of their GPU by their own figure.
+    The parameters are the shipped ones; inputs from the runs' notes are used. `fuller` runs get the verdict
+    "fits", and filled more than MEMORY_LIMIT of their GPU by their own figure.
     """
     rows = load_memory_rows(folder, notes=True)
     room, found = rows.cases.gpu.memory_bytes, prediction.fit(rows.cases)
@@ -120,7 +120,7 @@ def fits(folder: Path) -> dict[str, Any]:
 
 
 def report(folder: Path, *, saved: bool = False) -> dict[str, Any]:
-    """Everything that is known, as one document."""
+    """All figures as one document."""
     rows, columns = saved_errors(folder) if saved else step_errors(folder)
     kept = {name: error[rows.judged] for name, error in columns.items()}
     source = rows.source[rows.judged]

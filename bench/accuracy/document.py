@@ -1,4 +1,4 @@
-"""docs/accuracy.md and its scatter plot, from what `python -m bench.accuracy` found.
+"""docs/accuracy.md and its scatter plot, from the results of `python -m bench.accuracy`.
 
 python -m bench.accuracy.document [REFERENCE]
 """
@@ -83,7 +83,7 @@ every run at the median utilisation of the other families' runs.
 
 
 def document(found: Mapping[str, Any]) -> str:
-    """The page's text: figures first, then what does not hold."""
+    """The page's text: figures first, then known errors."""
     steps, memory = found["step_time"], found["memory"]
     parts = [_HEAD, _FIRST, first_contact(log.read()), "", _LEFT, _summary(steps, memory)]
     parts += [

@@ -1,4 +1,4 @@
-"""The named goals of step-time accuracy: which rows each judges, and the mean |error| it allows."""
+"""The named goals of step-time accuracy: the rows that each judges, and the mean |error| that it allows."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ Row = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """One goal: rows, mean |ln error| in percent as fitted and with the source left out, what is allowed."""
+    """One goal: rows, mean |ln error| in percent as fitted and with the source left out, and the limit."""
 
     name: str
     rows: int
@@ -27,13 +27,13 @@ class Goal:
 
     @property
     def met(self) -> bool:
-        """Whether the error without the source in the fit is within what is allowed."""
+        """True if the error with the source left out is within the limit."""
         return self.left_out_pct <= self.allowed_pct
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decisions:
-    """What choosing by prediction costs: time lost against the measured best, and pairs put in order."""
+    """Quality of choices by prediction: time lost against the measured best, and pairs in the right order."""
 
     name: str
     groups: int

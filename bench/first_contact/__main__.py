@@ -1,12 +1,12 @@
-"""What the engine, as it stands, says of published runs that it was not fitted to.
+"""Errors of the engine on published runs that no fit has used.
 
     python -m bench.first_contact FILE.csv [REFERENCE] [--log WAVE]
 
-FILE has the columns of published_runs.csv. Step times and peak memory, pooled and per source, untold (the
-table's columns alone) and told (inputs that the table keeps in free text become columns): predicted /
-measured - 1 in percent; the share of rows in the 80 % interval and its half width; the null model, a
-constant utilisation for each GPU type and precision from the reference rows of other sources. --log appends
-the figures to log.csv as the first contact with WAVE; use it before anyone looks at the rows.
+FILE has the columns of published_runs.csv. Step times and peak memory, pooled and per source; `untold`: the
+table's columns alone; `told`: inputs in the table's free text become columns. Printed: predicted / measured -
+1 in percent; the share of rows in the 80 % interval and its half width; the null model, a constant
+utilisation for each GPU type and precision from the reference rows of other sources. --log appends the
+figures to log.csv as the first contact with WAVE; use it before anyone looks at the rows.
 """
 
 import argparse
@@ -32,7 +32,7 @@ SWEEPS = ("VTRAIN",)
 
 
 def main() -> None:
-    """Print the tables; with --log also keep the pooled and the sources' figures."""
+    """Print the tables; with --log append the figures to the log."""
     parser = parse()
     given = parser.parse_args()
     table = read(given.file.parent, given.file.name)
@@ -108,7 +108,7 @@ def _errors(error: Array) -> dict[str, float]:
 
 
 def show(lines: Iterable[Line]) -> None:
-    """Both quantities, untold and told, as one table."""
+    """One table of both quantities, with and without the inputs in free text."""
     print(
         f"{'':7}{'':7}{'source':10}{'n':>5} {'median':>7} {'p90':>7} {'bias':>7} {'inside 80 %':>12}"
         f" {'+-':>5}  null median, p90"
@@ -130,7 +130,7 @@ def _report_unsupported(what: str, reasons: Sequence[str]) -> None:
 
 
 def _commit() -> str:
-    """The engine's commit; the log refuses an engine that no commit holds."""
+    """The engine's commit; an uncommitted engine is refused."""
     changed = subprocess.run(
         ["git", "status", "--porcelain", "sizing"], check=True, capture_output=True, text=True
     )

@@ -1,4 +1,4 @@
-"""The log of first contacts: what an engine predicted of new rows before anyone saw them.
+"""The log of first contacts: errors of an engine on rows that no developer had read.
 
 Lines are only appended. The seal of a line is the digest of the seal before it and of its own figures: a line
 that is changed, removed or moved breaks the chain. The tests hold the seals of the known waves.
@@ -39,12 +39,12 @@ def read(path: Path = LOG) -> list[dict[str, str]]:
 
 
 def waves(path: Path = LOG) -> list[str]:
-    """The waves that are in the log, oldest first."""
+    """The waves in the log, oldest first."""
     return list(dict.fromkeys(line["wave"] for line in read(path)))
 
 
 def append(lines: Sequence[Mapping[str, object]], path: Path = LOG) -> None:
-    """Add the lines of a new wave; a wave is met first only once."""
+    """Append the lines of a new wave; a wave that is in the log is refused."""
     known = read(path)
     again = {str(line["wave"]) for line in lines} & {line["wave"] for line in known}
     if again:

@@ -30,7 +30,7 @@ SMALLEST_MESSAGE = 5e5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """One measured table, how the engine predicts it, and what it may move."""
+    """One measured table, its prediction, and the parameters that it fits."""
 
     name: str
     labels: Any

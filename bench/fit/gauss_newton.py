@@ -1,4 +1,4 @@
-"""Robust Gauss-Newton for a model with priors, and its answer for every fold from one Jacobian.
+"""Robust Gauss-Newton for a model with priors, and the solution of each fold from one Jacobian.
 
 Leaving one source of twenty out changes the answer little: one linearisation at the full fit, solved again
 for each fold by reweighting, gives each fold's parameters in milliseconds. The held-out rows are then
@@ -29,7 +29,7 @@ class Prior:
 
     @classmethod
     def of(cls, entries: Sequence[Parameter], family: Callable[[str], str] = str) -> "Prior":
-        """The priors of the entries; those of one family are drawn to their common deviation from theirs."""
+        """The priors of the entries; entries of one family share a part of their deviation."""
         sigma = np.asarray([entry.sigma_ln for entry in entries])
         kin = np.asarray([family(entry.name) for entry in entries])
         share = np.where(kin[:, None] == kin[None, :], IN_COMMON, 0.0)

@@ -3,7 +3,7 @@
     python bench/fit/memory.py [REFERENCE] [--date 2026-11-21] [--dry]
 
 A source's weight is the square root of its rows. Writes data/memory.json and bench/results/memory.csv: errors
-with all sources seen; with the row's own source left out; with the framework withheld as well.
+with all sources in the fit; with the row's own source left out; with the framework withheld as well.
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,8 @@
-"""Fit what frameworks add to published step times, and judge the engine on sources left out of the fit.
+"""Fit the frameworks' part of published step times, and judge the engine on sources left out of the fit.
 
     python -m bench.fit.step_time [REFERENCE] [--date 2026-11-21] [--dry]
 
-The hardware's curves stay as measured (bench/fit/curves.py). Sources weigh as the square root of their
+The hardware's curves stay as measured (bench/fit/curves.py). Sources are weighted by the square root of their
 rows. Writes data/step_time.json and bench/results/step_time.csv: ln(predicted / measured) of each row with
 all sources seen, with its own left out, with the framework withheld too, and of the null model.
 """
@@ -38,7 +38,7 @@ _KEYS = (*HOST_CLASSES, *GENERATIONS)
 
 
 def fitted_names(parameters: Parameters) -> list[str]:
-    """Everything with a prior that has width and that no microbenchmark has settled."""
+    """Names of the parameters that are fitted: their prior has a width, and no microbenchmark fixes them."""
     settled = set(load_curves())
     refined = {
         "ring_latency_s", "ring_step_s", "nvlink_fraction", "flash_chain_s_per_token", "wave_exponent",
@@ -83,7 +83,7 @@ def prior_of(parameters: Parameters) -> Prior:
 
 
 def family(name: str) -> str:
-    """The term that a parameter is a class's or a generation's value of, else its own name."""
+    """The term of which the parameter is one class's or generation's value, else its own name."""
     return next((name.removesuffix(f"_{key}") for key in _KEYS if name.endswith(f"_{key}")), name)
 
 
@@ -109,7 +109,7 @@ def at(parameters: Parameters, point: Array) -> Parameters:
 def left_out(
     rows: StepRows, shown: Sequence[StepRows], linear: Linear, parameters: Parameters
 ) -> tuple[list[Array], dict[str, Array]]:
-    """Errors on every source by parameters that have not seen it, for each way of showing the rows."""
+    """Errors on each source by a fit without it, for each variant of the rows."""
     index, prior = fit_rows(rows), prior_of(parameters)
     source, judged = rows.source[index], rows.judged[index]
     found = [np.full(len(rows.rows), np.nan) for _ in shown]

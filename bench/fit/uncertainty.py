@@ -1,4 +1,4 @@
-"""Fit how far sources differ from the engine, by how much was measured like them, and report the coverage.
+"""Fit the deviation of sources from the engine by the evidence like them, and report the coverage.
 
     python -m bench.fit.uncertainty [REFERENCE] [--date 2026-11-21] [--dry]
 
@@ -8,8 +8,8 @@ and withheld) and of the first contacts with later waves (bench/first_contact/ro
 out does not count as evidence for its own rows; at a first contact only earlier waves do.
 
 Steps are judged without the profiles that rest on the source, peaks with them: what a framework keeps in
-memory was read from its code, not from its rows. Peaks have no rows of first contact: most of their error was
-that of inputs which the tables state and nobody read (the loss kernel, the share of offloaded activations).
+memory was read from its code, not from its rows. Peaks have no rows of first contact: most of their error
+came from inputs that the tables state and the engine did not read yet (the loss kernel, the offloaded share).
 """
 
 import csv
@@ -73,7 +73,7 @@ class Table:
     memory: Array
 
     def measured(self, which: Array) -> RunTable:
-        """What the chosen rows measured."""
+        """The measurements of the chosen rows."""
         index = np.flatnonzero(which)
         return measured_runs(
             taken(self.cases, index), self.source[index], self.step[index], self.memory[index]
@@ -81,7 +81,7 @@ class Table:
 
 
 def load(folder: Path) -> Table:
-    """All runs of which a step time or a peak is usable, told what their notes state."""
+    """All runs with a usable step time or peak, with the inputs from their notes."""
     rows: list[Row] = []
     cases: list[Case] = []
     blind: list[Case] = []
@@ -151,7 +151,7 @@ def errors(table: Table, quantity: str) -> Iterator[Errors]:
 
 
 def first_contacts() -> dict[str, dict[str, str]]:
-    """ln(predicted / measured) of rows that the engine met for the first time, by id."""
+    """ln(predicted / measured) of rows at first contact, by id."""
     with ROWS.open(encoding="utf-8", newline="") as file:
         return {row["id"]: row for row in csv.DictReader(file)}
 
@@ -167,7 +167,7 @@ def _errors(kind: str, table: Table, size: Array, index: Array, behind: Array) -
 
 
 def weights(parts: Sequence[Errors]) -> Array:
-    """Each kind and wave as `WEIGHTS` says; within, each source by the square root of its rows."""
+    """`WEIGHTS` by kind and wave; within, each source by the square root of its rows."""
     found = []
     for part in parts:
         _, index, counts = np.unique(part.source, return_inverse=True, return_counts=True)
@@ -198,7 +198,7 @@ def pooled(parts: Sequence[Errors]) -> Pooled:
 
 
 def fit(rows: Pooled, weight: Array) -> dict[str, float]:
-    """The likeliest `nothing_ln` and `source_ln`, then both times what makes the coverage COVERAGE."""
+    """The likeliest `nothing_ln` and `source_ln`, both scaled so that the coverage is COVERAGE."""
 
     def cost(point: Array) -> float:
         density = log_density(rows.size, deviation(rows.evidence, _terms(point)))
@@ -229,7 +229,7 @@ def _quantile(values: Array, weight: Array) -> float:
 
 
 def report(parts: Sequence[Errors]) -> tuple[dict[str, float], dict[str, Any]]:
-    """The terms, and what intervals cover of rows whose source did not shape them."""
+    """The terms, and the coverage of rows whose source was left out."""
     rows = pooled(parts)
     half = np.zeros(rows.size.shape)
     for source in np.unique(rows.source):
@@ -272,7 +272,7 @@ def write_measured(table: RunTable, path: Path) -> None:
 
 
 def main() -> None:
-    """Write what was measured, fit both widths, print their coverage and write them."""
+    """Write the measured table; fit, print and write both widths."""
     parser = arguments(__doc__)
     parser.add_argument("--dry", action="store_true", help="print only")
     options = parser.parse_args()

@@ -1,4 +1,4 @@
-"""Random inputs for every parser of what tenants and users write: no exception but the project's own errors.
+"""Random inputs for every parser of tenants' and users' texts: only the project's own errors may be raised.
 
     python -m bench.fuzz [--inputs 1000000] [--seed 16] [--only scrape]
 

@@ -58,14 +58,14 @@ class Target:
 
 
 def text(random: Random, *, most: int = 60) -> str:
-    """A known nuisance, or random characters."""
+    """A known troublesome text, or random characters."""
     if random.random() < 0.5:
         return random.choice(TEXTS)
     return "".join(random.choices(CHARACTERS, k=random.randrange(most)))
 
 
 def damaged_text(random: Random, sound: str) -> str:
-    """A sound text with pieces cut out, doubled or replaced."""
+    """A valid text with pieces cut out, doubled or replaced."""
     for _ in range(random.randrange(4)):
         start, length = random.randrange(len(sound) + 1), random.randrange(20)
         piece = random.choice(("", text(random), sound[start : start + length] * 2))

@@ -1,4 +1,4 @@
-"""What the operator reads: scrapes, annotations, statuses, pod templates, nodes, pods, Workloads, quotas."""
+"""Random operator inputs: scrapes, annotations, statuses, pod templates, nodes, pods, Workloads, quotas."""
 
 import datetime as dt
 from random import Random
@@ -116,7 +116,7 @@ PLAN: dict[str, Any] = {
 
 
 def scrape(random: Random) -> str:
-    """The agent's metrics with odd values and labels, then torn."""
+    """The agent's metrics with odd values and labels, then damaged."""
     lines = []
     for name in agent.NAMES:
         labels = random.choice(("", "", '{phase="training"}', '{phase=""}', '{rank="1"}', "{phase="))
@@ -135,7 +135,7 @@ def job(random: Random) -> Any:
 
 
 def read_quotas(raw: Any) -> None:
-    """Quotas as what they leave of GPUs, and of CPU and memory."""
+    """The GPUs, CPU and memory that quotas leave."""
     left = quota_left(raw, own=0, names=["requests.nvidia.com/gpu"])
     assert min(allowance(raw, (), left_gpus=left).per_gpu(8).values()) >= 0
 

@@ -1,4 +1,4 @@
-"""Sound values of any magnitude together: a few tokens or 10^18, 10^15 tokens/s or a training that stalls."""
+"""Valid values of any magnitude together: a few tokens or 10^18, 10^15 tokens/s or a training that stalls."""
 
 import copy
 import datetime as dt
@@ -69,7 +69,7 @@ def running_plan(random: Random) -> Snapshot:
 
 
 def reconciled(snapshot: Snapshot) -> None:
-    """Its status, its gauges, and what `kubectl rightsizer why` says of it."""
+    """The plan's status, gauges, and output of `kubectl rightsizer why`."""
     actions = reconcile(snapshot)
     status = next((each.status for each in actions if isinstance(each, PatchStatus)), snapshot.status)
     plan = {**snapshot.plan, "status": json.loads(json.dumps(dict(status), allow_nan=False))}
@@ -99,7 +99,7 @@ def comment(random: Random) -> str:
 
 @functools.cache
 def sized_on_slurm(text: str) -> None:
-    """What the daemon answers on a partition without a time limit."""
+    """The daemon's response on a partition without a time limit."""
     said = answer(
         SizingRequest(comment=text), cluster=SLURM, site=SiteConfig(), now=NOW, plan_of_file=lambda _: None
     )  # fmt: skip
@@ -116,7 +116,7 @@ def sized(text: str) -> None:
 
 
 def local_run(random: Random) -> tuple[RunTotals, Expectation]:
-    """Five steps of one length, and what was expected."""
+    """Five steps of one length, and the prediction."""
     step_s, tokens = anything(random), anything(random)
     records = [
         Record(event="step", time=n * step_s, step=n, tokens=n * tokens, step_s=step_s, world=1, attempt=1)
@@ -146,7 +146,7 @@ def advised(text: str) -> None:
 
 @functools.cache
 def judged(tokens_per_s: float) -> None:
-    """The advice for a job of that pace."""
+    """The advice for a job with that step time."""
     request = sizing.resolve(loads(PLAN)).request(now=NOW, clusters=(lookup.cluster("H100"),))
     advise(
         request,

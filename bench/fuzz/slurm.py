@@ -1,4 +1,4 @@
-"""What the Slurm daemon, plugins and monitor read: Slurm's output, comments, scripts, run files, requests."""
+"""Random inputs of Slurm's daemon, plugins and monitor: output, comments, scripts, run files, requests."""
 
 import json
 import tempfile
@@ -148,7 +148,7 @@ def _run_directory(random: Random) -> dict[str, str]:
 
 
 def looked_at(files: dict[str, str]) -> ReportRow:
-    """Everything that the monitor makes of a run directory, without the isolation of one job's faults."""
+    """The monitor's processing of a run directory, without the isolation of one job's faults."""
     for name, content in files.items():
         (RUNS / name).write_text(content)
     rows = MONITOR.look()

@@ -1,4 +1,4 @@
-"""How the operator scales: 1,000 nodes and 2,000 plans on a real API server, against a bare client.
+"""Scale of the operator: 1,000 nodes and 2,000 plans on a real API server, against a bare client.
 
     python -m bench.operator                        # needs root; takes the machine for a while
     python -m bench.operator --nodes 50 --plans 100
@@ -62,7 +62,7 @@ class Spent:
 
     @contextlib.contextmanager
     def by(self, who: str, *, launches: int, operator: Operator | None = None) -> Iterator[None]:
-        """Add what is spent inside."""
+        """Add the processor time spent inside the block."""
         before = self._now(operator)
         yield
         self._seconds.setdefault(who, collections.Counter()).update(self._now(operator) - before)
@@ -115,7 +115,7 @@ async def launched(api: BenchClient, operator: Operator, there: int, count: int,
 
 
 async def cleared(api: BenchClient) -> None:
-    """Delete what the bare client launched, and wait for its pods, which hold GPUs until they end."""
+    """Delete the bare client's Jobs, and wait for their pods, which hold GPUs until they end."""
     for kind in ("Job", "ReplicaSet"):
         await api.clear(kind, BARE)
 
@@ -164,7 +164,7 @@ async def latency(api: BenchClient, first: int, count: int, per_s: float) -> lis
 
 
 async def missed(api: BenchClient, plans: int) -> int:
-    """Plans without exactly one Job, or (every 20th) not suspended when asked to."""
+    """Plans without exactly one Job, or (every 20th) not suspended after the request."""
     stopped = [f"p{index:04}" for index in range(0, plans, 20)]
     await api.each(
         [

@@ -47,11 +47,11 @@ class BenchClient:
             return
 
     async def create_all(self, objects: Iterable[Mapping[str, Any]]) -> float:
-        """Create objects, WORKERS at a time; how many seconds it took."""
+        """Create objects, WORKERS at a time; the seconds."""
         return await self.each([lambda raw=raw: self.create(raw) for raw in objects])
 
     async def each(self, tasks: list[Callable[[], Awaitable[None]]]) -> float:
-        """Carry tasks out, WORKERS at a time; how many seconds it took."""
+        """Run tasks, WORKERS at a time; the seconds."""
         left = iter(tasks)
 
         async def work() -> None:
@@ -63,7 +63,7 @@ class BenchClient:
         return time.monotonic() - began_s
 
     async def count(self, kind: str, namespace: str) -> int:
-        """How many objects of a kind a namespace has."""
+        """The number of objects of a kind in a namespace."""
         while True:
             try:
                 page = await self._kube.call("GET", PATHS[kind].format(namespace), query={"limit": 1})
@@ -91,7 +91,7 @@ class BenchClient:
         await self._kube.call("PATCH", path, body=body, content="application/merge-patch+json")
 
     async def delete(self, kind: str, namespace: str, name: str) -> None:
-        """Delete an object; the garbage collector deletes what it owns."""
+        """Delete an object; the garbage collector deletes its children."""
         await self._kube.call("DELETE", f"{PATHS[kind].format(namespace)}/{name}")
 
     async def create_finished(self, raw: Mapping[str, Any]) -> None:

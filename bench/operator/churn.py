@@ -1,10 +1,10 @@
-"""Half an hour of changes to 2,000 plans: does memory grow, is a change missed, does a child stay behind?
+"""Half an hour of changes to 2,000 plans: growth of memory, missed changes, children left behind.
 
     python -m bench.operator.churn                                          # needs root; most of an hour
     python -m bench.operator.churn --plans 40 --finished 0 --churn-s 120    # small
 
-Every second one of five changes: a plan is made, deleted, suspended, resumed, or gets another deadline. A
-ledger keeps what is asked of each plan; at the end the cluster must agree with it.
+Every second one plan is created, deleted, suspended, resumed, or gets another deadline. A ledger keeps the
+requested state of each plan; at the end the cluster must agree with it.
 """
 
 import argparse
@@ -38,7 +38,7 @@ Ledger = dict[str, bool]  # live plans, and whether they are suspended
 
 
 def chosen(kind: str, ledger: Ledger, picks: random.Random) -> str | None:
-    """A plan that this change can be made to."""
+    """A plan to which this change applies."""
     fits = {"suspend": (False,), "resume": (True,)}.get(kind, (False, True))
     names = [name for name, suspended in ledger.items() if suspended in fits]
     return picks.choice(names) if names else None
@@ -68,7 +68,7 @@ async def change(
 async def churned(
     api: BenchClient, operator: Operator, ledger: Ledger, *, seconds: float, per_s: float
 ) -> tuple[list[tuple[float, float]], int]:
-    """The changes of so many seconds; resident MiB by second, and how many changes."""
+    """Make changes for so many seconds; resident MiB by second, and the number of changes."""
     picks, numbers = random.Random(SEED), itertools.count(len(ledger))  # noqa: S311 -- the same each time
     samples: list[tuple[float, float]] = []
     began_s = time.monotonic()
@@ -94,7 +94,7 @@ def slope_mib_per_h(samples: Sequence[tuple[float, float]]) -> float:
 def wrong(
     plans: Sequence[Mapping[str, Any]], jobs: Sequence[Mapping[str, Any]], ledger: Mapping[str, bool]
 ) -> set[str]:
-    """Live plans whose last change is not seen, or without exactly one Job as it was asked for."""
+    """Live plans whose last change has no effect, or without exactly one Job as requested."""
     seen = {
         each["metadata"]["name"]
         for each in plans
@@ -110,7 +110,7 @@ def wrong(
 
 
 async def lost(api: BenchClient, ledger: Mapping[str, bool]) -> tuple[set[str], dict[str, int]]:
-    """Plans that are wrong and children without a plan, when they have had time to settle."""
+    """Plans that are wrong and children without a plan, after time to settle."""
     found: tuple[set[str], dict[str, int]] = set(), {}
 
     async def none() -> bool:
@@ -132,7 +132,7 @@ async def lost(api: BenchClient, ledger: Mapping[str, bool]) -> tuple[set[str], 
 
 
 async def run(kubeconfig: Path, args: argparse.Namespace) -> dict[str, object]:
-    """Fill the cluster, change it, look."""
+    """Fill the cluster, change it, compare it with the ledger."""
     async with connected(kubeconfig) as api:
         await api.create({"kind": "Namespace", "metadata": {"name": PLANS}})
         await api.create_all(population.node(index) for index in range(args.nodes))

@@ -54,7 +54,7 @@ def cluster(name: str) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def kwok(name: str, kubeconfig: Path) -> Iterator[None]:
-    """KWOK, which plays the nodes that are annotated as fake, and the pods on them."""
+    """KWOK, which simulates the nodes that are annotated as fake, and the pods on them."""
     binary = Path(control(name, "tool", "kwok"))
     argv = [str(binary), f"--kubeconfig={kubeconfig}", f"--node-lease-duration-seconds={GRACE_S}"]
     argv += [f"--config={binary.parent / 'stages' / stage}" for stage in STAGES]
@@ -81,7 +81,7 @@ def _running(argv: list[str], log: Path, settings: Mapping[str, str]) -> Iterato
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operator:
-    """A running operator; what it says of itself, and what the machine says of it."""
+    """A running operator: its metrics, and its use of the machine."""
 
     pid: int
     port: int

@@ -1,4 +1,4 @@
-"""What fills the cluster: nodes of eight GPUs, and plans of the sizes and lengths that people ask for."""
+"""The cluster's contents: nodes of eight GPUs, and plans of the sizes and lengths that people ask for."""
 
 import datetime as dt
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ DEADLINES = ("48h", "72h", "5d")
 
 
 def node(index: int) -> dict[str, Any]:
-    """A pretended node, as its kubelet would register it."""
+    """A simulated node, as its kubelet would register it."""
     room = {"cpu": "64", "memory": "512Gi", "pods": "110", "nvidia.com/gpu": "8"}
     name = f"kwok-{index:04}"
     labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "nvidia.com/gpu.product": PRODUCT}
@@ -59,7 +59,7 @@ def plan(namespace: str, name: str, index: int) -> dict[str, Any]:
 
 
 def children(raw: Mapping[str, Any], nodes: int) -> list[dict[str, Any]]:
-    """What the operator writes for a plan, without owner: the plan is not there."""
+    """The operator's objects for a plan, without an owner, because the plan does not exist."""
     metadata = {**raw["metadata"], "uid": f"uid-{raw['metadata']['name']}", "generation": 1}
     now = dt.datetime.now(dt.UTC)
     metadata["creationTimestamp"] = now.isoformat()
@@ -72,7 +72,7 @@ def children(raw: Mapping[str, Any], nodes: int) -> list[dict[str, Any]]:
 
 
 def finished(namespace: str, name: str, index: int) -> dict[str, Any]:
-    """A plan that has run to its end, as people keep them: its status is all that is left of it."""
+    """A finished plan without children: only its status is left."""
     raw = plan(namespace, name, index)
     raw["spec"]["deadline"] = {"finishBy": "2030-01-01T00:00:00Z"}
     now = dt.datetime(2026, 11, 20, 12, tzinfo=dt.UTC)
@@ -98,7 +98,7 @@ def finished(namespace: str, name: str, index: int) -> dict[str, Any]:
 
 
 def renamed(child: Mapping[str, Any], old: str, new: str) -> dict[str, Any]:
-    """The same child of another plan: the name is in names, labels, selectors and addresses."""
+    """The child for another plan, whose name is in names, labels, selectors and addresses."""
     return _renamed(child, old, new)
 
 

@@ -85,7 +85,7 @@ def _base(tables: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def build(image: Image, out: Path, *, cache: Path, newest: bool = False) -> Built:
-    """The image as a layout, one file, its packages and what it was made of."""
+    """Write the image as a layout and as one file, with its packages and provenance."""
     architecture = debian.architecture()
     packages = debian.resolve(image.debian) if newest else debian.locked(image.base_lock.read_text())
     shutil.rmtree(out / image.name, ignore_errors=True)
@@ -153,7 +153,7 @@ def _revision() -> str:
 
 
 def _git(*arguments: str) -> str:
-    """What git says of this checkout; nothing where it is none."""
+    """The output of git for this checkout; empty if it is no checkout."""
     argv = ["git", "-C", str(REPOSITORY), *arguments]
     return subprocess.run(argv, check=False, capture_output=True, text=True).stdout.strip()
 

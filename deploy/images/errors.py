@@ -1,5 +1,5 @@
-"""What can go wrong in a build, in one line."""
+"""Errors of a build, reported in one line."""
 
 
 class BuildError(Exception):
-    """What failed, and what to do about it."""
+    """A step that failed, and the remedy."""

@@ -1,4 +1,4 @@
-"""Layers by what they are made from: a lock that did not change is neither downloaded nor packed again."""
+"""Cached layers, keyed by their inputs: an unchanged lock is neither downloaded nor packed again."""
 
 import contextlib
 import hashlib

@@ -1,4 +1,4 @@
-"""What an image holds (SPDX 2.3) and what it was made of (an in-toto statement of SLSA provenance)."""
+"""An image's contents (SPDX 2.3) and its provenance (SLSA, as an in-toto statement)."""
 
 import json
 from collections.abc import Mapping, Sequence

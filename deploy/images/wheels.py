@@ -69,7 +69,7 @@ def _finish(root: Path) -> None:
 
 
 def compile_all(python: Sequence[str | Path], folders: Sequence[Path], root: Path) -> None:
-    """In a process of its own and without times, for bytecode also depends on what was compiled before."""
+    """Compile in a new process, without times: bytecode also depends on earlier compilations."""
     how = ("-q", "-q", "-s", root, "-p", "/", "--invalidation-mode", "unchecked-hash")
     argv = [*python, "-m", "compileall", *how, *folders]
     # What compileall itself imports would be kept with times and the builder's paths, and then passed over

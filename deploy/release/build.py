@@ -47,7 +47,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _release(asked: argparse.Namespace) -> Iterator[str]:
-    """Each step's result, as it is finished."""
+    """Build the release; yield each step's result when it is finished."""
     out = asked.out.absolute()
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)

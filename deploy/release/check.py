@@ -1,4 +1,4 @@
-"""What must hold of a release's files before they are uploaded."""
+"""Checks of a release's files before their upload."""
 
 import email
 import re
@@ -91,7 +91,7 @@ def _programs(root: Path) -> Iterator[Path]:
 
 
 def _strange(program: Path, root: Path, architecture: str) -> Iterator[str]:
-    """What the program is linked to, and the tree lacks."""
+    """Libraries that the program is linked to and the tree lacks."""
     argv = [*loader(root, architecture), "--list", program]
     done = subprocess.run(argv, check=False, capture_output=True, text=True)
     for line in done.stdout.splitlines():

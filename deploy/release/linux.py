@@ -77,7 +77,7 @@ def _packaged(nfpm: Path, described: Path, kind: str, out: Path) -> Path:
 
 
 def settings(root: Path, version: str, architecture: str) -> dict[str, object]:
-    """What nfpm packs; a development version sorts before its release in both formats."""
+    """The settings of nfpm; a development version sorts before its release in both formats."""
     contents: list[dict[str, object]] = [{"src": str(root), "dst": PREFIX, "type": "tree"}]
     contents += [
         {"src": f"{PREFIX}/bin/{name}", "dst": f"/usr/bin/{name}", "type": "symlink"} for name in COMMANDS

@@ -44,7 +44,7 @@ _TIME_S = 1_577_836_800
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Archive:
-    """The archive and what is in it."""
+    """The archive and its contents."""
 
     file: Path
     debian: tuple[debian.Package, ...]
@@ -52,7 +52,7 @@ class Archive:
 
     @property
     def sbom(self) -> Path:
-        """Where its bill of materials belongs."""
+        """The path of its bill of materials."""
         return self.file.with_name(self.file.name.replace(".tar.gz", ".spdx.json"))
 
 
@@ -79,12 +79,12 @@ def build(wheel: Path, version: str, out: Path, *, cache: Path, newest: bool) ->
 
 
 def name_of(version: str, architecture: str) -> str:
-    """Of the file and of the folder in it; pip and uv would take rightsizer-VERSION for a source."""
+    """The name of the file and of its folder; pip and uv would read rightsizer-VERSION as a source."""
     return f"rightsizer_{version}_linux_{_MACHINES[architecture][0]}"
 
 
 def _sources() -> list[str]:
-    """What else the layer is made from."""
+    """The layer's other inputs."""
     return [file.read_text() for file in (Path(__file__), *sorted(_FILES.iterdir()))]
 
 
@@ -126,14 +126,14 @@ def _write_command(path: Path, text: str) -> None:
 
 
 def loader(root: Path, architecture: str) -> list[str | Path]:
-    """What starts a program of the tree with the tree's libraries alone."""
+    """The command that starts a program of the tree with the tree's libraries alone."""
     name, file = _MACHINES[architecture]
     libraries = root / "usr/lib" / f"{name}-linux-gnu"
     return [libraries / file, "--inhibit-cache", "--library-path", libraries]
 
 
 def _compile(root: Path, folders: Sequence[Path], architecture: str) -> None:
-    """With the tree's own Python, so the builder may have another."""
+    """Compile with the tree's own Python, so that the builder may have another."""
     python = [
         *loader(root, architecture),
         "--argv0",

@@ -1,4 +1,4 @@
-"""Where this machine keeps its certificate authorities: Debian's OpenSSL looks only where Debian has them."""
+"""Find this machine's certificate authorities: Debian's OpenSSL looks only in Debian's place."""
 
 import os
 
