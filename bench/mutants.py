@@ -52,7 +52,7 @@ TESTS_OF: Mapping[str, tuple[str, ...]] = {
     "operator/rightsizer_operator/reconcile/*.py": ("tests/operator/reconcile", "tests/operator"),
     "slurm/rightsizer_slurm/monitor/decide.py": ("tests/slurm/monitor",),
     "slurm/rightsizer_slurm/monitor/rollback.py": ("tests/slurm/monitor",),
-    "slurm/rightsizer_slurm/submit/answer.py": ("tests/slurm/submit",),
+    "slurm/rightsizer_slurm/submit/choice.py": ("tests/slurm/submit",),
     "slurm/rightsizer_slurm/submit/placement.py": ("tests/slurm/submit",),
     "launch/rightsizer_launch/running/marks.py": (
         "tests/launch/running/test_readings.py",

@@ -28,8 +28,8 @@ from rightsizer_operator.values.snapshot import AttemptJob, Progress, Snapshot
 from rightsizer_slurm.cluster.comment import parse, plan_of
 from rightsizer_slurm.cluster.config import SiteConfig
 from rightsizer_slurm.cluster.snapshot import Node, Partition, SlurmCluster
-from rightsizer_slurm.submit.answer import answer
 from rightsizer_slurm.submit.protocol import SizingRequest, Verdict
+from rightsizer_slurm.submit.response import respond
 
 TOKENS = ("1", "1k", "10M", "100B", "15T", "1000T", "1000000T")
 DEADLINES = ("", "1m", "72h", "400d", "36000d")
@@ -100,7 +100,7 @@ def comment(random: Random) -> str:
 @functools.cache
 def sized_on_slurm(text: str) -> None:
     """The daemon's response on a partition without a time limit."""
-    said = answer(
+    said = respond(
         SizingRequest(comment=text), cluster=SLURM, site=SiteConfig(), now=NOW, plan_of_file=lambda _: None
     )  # fmt: skip
     minutes = int(said.fields.get("time_limit", 1))

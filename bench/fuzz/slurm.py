@@ -21,7 +21,7 @@ from rightsizer_slurm.monitor.inspection import monitored_job
 from rightsizer_slurm.monitor.intent_log import IntentLog
 from rightsizer_slurm.monitor.metrics import SweepMetrics
 from rightsizer_slurm.monitor.monitor import Monitor, ReportRow, Settings
-from rightsizer_slurm.submit.directives import directives, request_of
+from rightsizer_slurm.sbatch.directives import directives, request_of
 from rightsizer_slurm.submit.protocol import SizingResponse, Verdict, parse_request, response_text
 
 NODE = (

@@ -29,7 +29,7 @@ from rightsizer_operator.values import names
 from rightsizer_operator.values.inventory import Inventory
 from rightsizer_operator.values.snapshot import Snapshot
 from rightsizer_slurm.cluster.pools import Pool
-from rightsizer_slurm.submit.batch_script import BatchSettings, elastic_nodes, script, worker_of
+from rightsizer_slurm.sbatch.batch_script import BatchSettings, elastic_nodes, script, worker_of
 from rightsizer_slurm.submit.placement import AtLimit, Placement
 
 NOW = dt.datetime(2026, 11, 22, tzinfo=dt.UTC)
@@ -230,11 +230,12 @@ def by_slurm(plan, option, gpus_per_node, directory):
         nodes=ROOM // gpus_per_node, free_nodes=1, free_gpus=gpus_per_node,
     )  # fmt: skip
     fitted = Placement(
-        plan=plan, answer=replace(any_answer(), option=option), pool=pool, nodes=option.gpus // gpus_per_node,
+        plan=plan, sized=replace(any_answer(), option=option), pool=pool, nodes=option.gpus // gpus_per_node,
         node_gpus=gpus_per_node, cores=8, time_s=600.0, at_limit=AtLimit.FITS, waits=False,
     )  # fmt: skip
     place = BatchSettings(run=str(directory), home="/home", plan="/home/plan.yaml")
-    text, worker = script(fitted, place), worker_of(fitted, place)
+    worker = worker_of(fitted, place)
+    text = script(fitted, worker, place)
     exports = text[text.index("\nexport ") : text.index("\nrestart=")]
     command = text.partition(" -m rightsizer_launch.worker.entrypoint ")[2].partition(" &\n")[0]
     environment = dict(w.split("=", 1) for w in shlex.split(exports) if re.match(r"[A-Z_]+=", w))

@@ -49,7 +49,7 @@ def sbatch(
     """Size a plan to this Slurm cluster, write its batch script, submit it, and say what and why."""
     import sys
 
-    from rightsizer_slurm.submit.sbatch import SbatchOptions, submit
+    from rightsizer_slurm.sbatch.command import SbatchOptions, submit
 
     options = SbatchOptions(
         partition=partition,

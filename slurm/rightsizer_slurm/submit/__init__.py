@@ -1,1 +1,1 @@
-"""Sizing a job at submission: the daemon behind the Lua plugins, and `rightsizer sbatch`."""
+"""Sizing a job at submission: the daemon behind the Lua plugins."""

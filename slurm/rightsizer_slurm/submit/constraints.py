@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from rightsizer_api import TrainingPlan
+from rightsizer_api.sizing import ResolvedPlan
 from rightsizer_engine.errors import InputError, RightsizerError
 from rightsizer_slurm.cluster.hostlist import HostListError, expand
 from rightsizer_slurm.cluster.jobs import gpu_items, gres_gpus
@@ -151,9 +151,15 @@ def check_gpus(request: SizingRequest) -> None:
         raise NotUnderstoodError(f"GPUs of several types: {', '.join(sorted(kinds))}")
 
 
-def with_tasks(plan: TrainingPlan, request: SizingRequest, *, gpus: int | None = None) -> TrainingPlan:
+def with_spec(plan: ResolvedPlan, **changes: object) -> ResolvedPlan:
+    """The plan with other resources or another deadline. What was looked up for it stays as it is."""
+    spec = plan.plan.spec.model_copy(update=changes)
+    return replace(plan, plan=plan.plan.model_copy(update={"spec": spec}))
+
+
+def with_tasks(plan: ResolvedPlan, request: SizingRequest, *, gpus: int | None = None) -> ResolvedPlan:
     """The plan with at least a GPU for each task of a node, or with exactly `gpus`."""
-    resources = plan.spec.resources
+    resources = plan.plan.spec.resources
     least = max(resources.min_gpus, request.node_tasks or 1)
     most = resources.max_gpus if resources.gpus is None else resources.gpus
     if most is not None and most < (gpus or least):
@@ -161,8 +167,7 @@ def with_tasks(plan: TrainingPlan, request: SizingRequest, *, gpus: int | None =
     changed = (
         {"min_gpus": least} if gpus is None else {"gpus": gpus, "min_gpus": min(gpus, resources.min_gpus)}
     )
-    spec = plan.spec.model_copy(update={"resources": resources.model_copy(update=changed)})
-    return plan.model_copy(update={"spec": spec})
+    return with_spec(plan, resources=resources.model_copy(update=changed))
 
 
 def check_tasks(placement: Placement, request: SizingRequest) -> None:

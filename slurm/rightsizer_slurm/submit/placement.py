@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from rightsizer_api import sizing
 from rightsizer_api.plan import TrainingPlan
+from rightsizer_api.sizing import ResolvedPlan
 from rightsizer_api.stated_hardware import stated_hardware
 from rightsizer_engine.domain.hardware import Cluster
 from rightsizer_engine.errors import InputError
@@ -62,12 +62,13 @@ class OutlastsError(InputError):
 class Placement:
     """A sized job: `nodes` nodes of `pool`, each with `node_gpus` GPUs and `cores` cores, for `time_s`.
 
+    `sized` is the engine's choice for its `plan`.
     `at_limit`: FITS, or what the job does because the training outlasts the time limit. `waits`: fewer GPUs
     are free now than the job needs.
     """
 
     plan: TrainingPlan
-    answer: Plan
+    sized: Plan
     pool: Pool
     nodes: int
     node_gpus: int
@@ -79,7 +80,7 @@ class Placement:
     @property
     def option(self) -> Option:
         """The engine's choice."""
-        return self.answer.option
+        return self.sized.option
 
     @property
     def gres(self) -> str:
@@ -89,7 +90,7 @@ class Placement:
     @property
     def summary(self) -> str:
         """The size and its reason in one line; for an opening size also how the job goes on."""
-        finish, staging = verdict(self.answer), self.answer.staging
+        finish, staging = verdict(self.sized), self.sized.staging
         opening = f"; {opening_text(self.option, staging)}" if staging else ""
         queue = "; waits until they are free" if self.waits else ""
         kind = f"{self.pool.gres or 'gpu'}"
@@ -98,7 +99,7 @@ class Placement:
 
 
 def fit(
-    plan: TrainingPlan,
+    plan: ResolvedPlan,
     candidates: Sequence[Pool],
     *,
     have: str,
@@ -113,43 +114,44 @@ def fit(
     partition can run it.
     """
     bounds = bounds or PlacementLimits()
-    resolved, resizable = sizing.resolve(plan), resizable and len(in_place_sizes(plan)) > 0
+    stated = stated_hardware(plan.plan)
+    resizable = resizable and len(in_place_sizes(plan.plan)) > 0
     bounded = [_bounded(pool, bounds) for pool in candidates]
     refused: NoPlan | None = None
     tried: tuple[tuple[Pool, Cluster], ...] = ()
     for free in (True, False):
-        offered = clusters(bounded, free=free, stated=stated_hardware(plan))
+        offered = clusters(bounded, free=free, stated=stated)
         if not offered or offered == tried:
             continue
         tried = offered
-        request = resolved.request(
+        request = plan.request(
             now=now, clusters=tuple(cluster for _, cluster in offered), resizable=resizable
         )
-        answer = _sized(replace(request, spare_nodes=0, calibration=calibration))
-        if isinstance(answer, Plan):
-            chosen = answer.option.cluster
+        sized = _sized(replace(request, spare_nodes=0, calibration=calibration))
+        if isinstance(sized, Plan):
+            chosen = sized.option.cluster
             pool = next(pool for pool, cluster in offered if cluster == chosen)
-            return _placement(plan, answer, pool, bounds, waits=not free)
-        refused = answer
+            return _placement(plan.plan, sized, pool, bounds, waits=not free)
+        refused = sized
     if refused is None:
-        kinds = ", ".join(plan.spec.resources.gpu_types or ()) or "GPUs that the engine knows"
+        kinds = ", ".join(plan.plan.spec.resources.gpu_types or ()) or "GPUs that the engine knows"
         raise InputError("cluster", value=have, remedy=f"has no partition for this job with {kinds}")
     return refused
 
 
 def _sized(request: Request) -> Plan | NoPlan:
     """The plan; an opening size only for a layout that the job can resize."""
-    answer = size(request, compared=False)
-    if isinstance(answer, Plan) and answer.staging and not is_data_parallel(answer.option.layout):
+    sized = size(request, compared=False)
+    if isinstance(sized, Plan) and sized.staging and not is_data_parallel(sized.option.layout):
         return size(replace(request, elastic=False), compared=False)
-    return answer
+    return sized
 
 
 def _placement(
-    plan: TrainingPlan, answer: Plan, pool: Pool, bounds: PlacementLimits, *, waits: bool
+    plan: TrainingPlan, sized: Plan, pool: Pool, bounds: PlacementLimits, *, waits: bool
 ) -> Placement:
     """The placement: the nodes that the engine priced, whose number the limits bound."""
-    option = answer.option
+    option = sized.option
     node_gpus = option.layout.gpus // option.nodes
     needed_s = math.ceil((_MARGIN * option.finish_at_confidence_s + _START_S) / 60.0) * 60.0
     most_s = limit_s(pool, bounds)
@@ -161,7 +163,7 @@ def _placement(
         _check_goes_on(plan, bounds, needed_s=needed_s, most_s=most_s)
     return Placement(
         plan=plan,
-        answer=answer,
+        sized=sized,
         pool=pool,
         nodes=option.nodes,
         node_gpus=node_gpus,

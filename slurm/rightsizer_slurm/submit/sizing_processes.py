@@ -13,8 +13,8 @@ from rightsizer_slurm.cluster.config import SiteConfig
 from rightsizer_slurm.cluster.snapshot import SlurmCluster
 from rightsizer_slurm.cluster.untrusted_text import one_line
 from rightsizer_slurm.submit import plan_files
-from rightsizer_slurm.submit.answer import answer
 from rightsizer_slurm.submit.protocol import SizingRequest, SizingResponse, Verdict
+from rightsizer_slurm.submit.response import respond
 
 _LOG = logging.getLogger("rightsizer.slurm")
 _LIMITS = Limits(memory_bytes=1 << 30, keep_bytes=400 << 20, time_s=20.0)
@@ -23,7 +23,7 @@ _LIMITS = Limits(memory_bytes=1 << 30, keep_bytes=400 << 20, time_s=20.0)
 
 @immutable
 class SizingTask:
-    """A request, and all that its answer depends on."""
+    """A request, and all that its response depends on."""
 
     request: SizingRequest
     cluster: SlurmCluster
@@ -33,8 +33,8 @@ class SizingTask:
 
 
 def size(task: SizingTask) -> SizingResponse:
-    """The engine's answer. Runs in a child process."""
-    return answer(
+    """The response. Runs in a child process."""
+    return respond(
         task.request,
         cluster=task.cluster,
         site=task.site,

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 
 from rightsizer_api import TrainingPlan, sizing
+from rightsizer_api.sizing import ResolvedPlan
 from rightsizer_engine.errors import InputError, RightsizerError
 from rightsizer_slurm.cluster.comment import Comment, parse, plan_of, with_user_key
 from rightsizer_slurm.cluster.untrusted_text import one_line
@@ -25,15 +26,14 @@ _WARM_UP = ("rightsizer: model=no-such tokens=1B", "rightsizer: model=gpt2 token
 PlanOfFile = Callable[[str, int], TrainingPlan | None]
 
 
-def valid_plan(comment: Comment, *, now: dt.datetime, beneath: TrainingPlan | None = None) -> TrainingPlan:
+def valid_plan(comment: Comment, *, now: dt.datetime, beneath: TrainingPlan | None = None) -> ResolvedPlan:
     """The plan of a comment. InputError, by the key that the user wrote, if it cannot be sized anywhere."""
     plan = plan_of(comment, beneath=beneath)
     try:
         sizing.deadline_s(plan, now=now)
-        sizing.resolve(plan)
+        return sizing.resolve(plan)
     except InputError as error:
         raise with_user_key(error, comment) from None
-    return plan
 
 
 def message(error: RightsizerError) -> str:

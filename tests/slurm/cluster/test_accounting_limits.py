@@ -7,8 +7,8 @@ from rightsizer_api import loads
 from rightsizer_slurm.cluster.accounting_limits import AccountingLimits, allowed, parse
 from rightsizer_slurm.cluster.config import SiteConfig
 from rightsizer_slurm.cluster.snapshot import Partition
-from rightsizer_slurm.submit.answer import answer
 from rightsizer_slurm.submit.protocol import SizingRequest, Verdict
+from rightsizer_slurm.submit.response import respond
 
 # of sacctmgr 22.05, as `rightsizer_slurm.cluster.accounting_limits` asks it
 QOS = """\
@@ -83,7 +83,7 @@ NOW = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
 
 def response_to(cluster, comment: str, *, user: str = "ann", account: str = "nlp", **options):
     request = SizingRequest(comment=comment, user=user, account=account, **options)
-    return answer(request, cluster=cluster, site=SiteConfig(), now=NOW, plan_of_file=loads, limits=LIMITS)
+    return respond(request, cluster=cluster, site=SiteConfig(), now=NOW, plan_of_file=loads, limits=LIMITS)
 
 
 def gpus_of(response) -> int:
@@ -111,5 +111,5 @@ def test_no_gpus_at_all_is_a_refusal_that_says_so(cluster) -> None:
         LIMITS, qos={"small": dataclasses.replace(LIMITS.qos["small"], job={"gres/gpu": 0})}
     )
     request = SizingRequest(comment=LORA.format("24h"), user="ann", account="nlp")
-    response = answer(request, cluster=cluster, site=SiteConfig(), now=NOW, plan_of_file=loads, limits=none)
+    response = respond(request, cluster=cluster, site=SiteConfig(), now=NOW, plan_of_file=loads, limits=none)
     assert (response.verdict, "0 GPUs of QOS small" in response.say) == (Verdict.REFUSE, True)

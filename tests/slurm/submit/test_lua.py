@@ -20,7 +20,7 @@ import pytest
 
 from rightsizer_engine.errors import RightsizerError
 from rightsizer_slurm.cluster.comment import LONGEST, parse, plan_of
-from rightsizer_slurm.submit.directives import requeues
+from rightsizer_slurm.sbatch.directives import requeues
 from rightsizer_slurm.submit.protocol import SizingResponse, Verdict, parse_request, response_text
 
 SOURCES = Path(__file__).resolve().parents[3] / "slurm/rightsizer_slurm/data"

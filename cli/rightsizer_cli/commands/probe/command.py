@@ -66,8 +66,8 @@ def _local(directory: Path | None) -> "Callable[[], Executor]":
 
 
 def _slurm(directory: Path | None, partition: str, account: str, qos: str) -> "Callable[[], Executor]":
-    from rightsizer_slurm.submit.probe import SlurmProbe
-    from rightsizer_slurm.submit.sbatch import SbatchOptions
+    from rightsizer_slurm.sbatch.command import SbatchOptions
+    from rightsizer_slurm.sbatch.probe import SlurmProbe
 
     options = SbatchOptions(directory=directory, partition=partition, account=account, qos=qos)
     return lambda: SlurmProbe(options=options, say=typer.echo)

@@ -15,7 +15,7 @@ from rightsizer_launch.worker.progress import ENV_FIRST_CHECKPOINT_S
 from rightsizer_launch.worker_spec import Directories, Size, WorkerSpec, grace_s, worker_spec
 from rightsizer_slurm.cluster.comment import PREFIX
 from rightsizer_slurm.cluster.untrusted_text import one_line
-from rightsizer_slurm.submit.containers import Container, Runtime, checked_mount
+from rightsizer_slurm.sbatch.containers import Container, Runtime, checked_mount
 from rightsizer_slurm.submit.placement import Placement
 
 _SIGNAL_SLACK_S = 120
@@ -59,7 +59,7 @@ def worker_of(placement: Placement, settings: BatchSettings) -> WorkerSpec:
 def elastic_nodes(placement: Placement, worker: WorkerSpec) -> tuple[int, int]:
     """The fewest and most nodes that the training can run on; the reserve is the most for an opening size."""
     fewest, most = worker.elastic.nodes(placement.node_gpus)
-    staging = placement.answer.staging
+    staging = placement.sized.staging
     if staging is not None:
         most = min(most, -(-staging.reserve_gpus // placement.node_gpus))
     return min(fewest, placement.nodes), max(most, placement.nodes)
@@ -84,21 +84,9 @@ def batch_options(placement: Placement, settings: BatchSettings) -> tuple[str, .
     )
 
 
-def script(placement: Placement, settings: BatchSettings) -> str:
-    """The whole batch script."""
-    worker = worker_of(placement, settings)
-    for text in (
-        settings.run,
-        settings.home,
-        settings.plan,
-        settings.python,
-        settings.runs,
-        *settings.options,
-    ):
-        if re.search(r"[\x00-\x1f\x7f]", text):
-            raise InputError(
-                "path", value=text, remedy="has a control character, which a batch script cannot hold"
-            )
+def script(placement: Placement, worker: WorkerSpec, settings: BatchSettings) -> str:
+    """The whole batch script. `worker` is `worker_of` these two."""
+    _check_text(settings)
     options = "\n".join(f"#SBATCH {_directive(option)}" for option in batch_options(placement, settings))
     exports = "\n".join(
         f"export {name}={shlex.quote(value)}" for name, value in _variables(placement, worker).items()
@@ -129,9 +117,18 @@ def script(placement: Placement, settings: BatchSettings) -> str:
     )
 
 
+def _check_text(settings: BatchSettings) -> None:
+    """InputError if a path or an option has a control character."""
+    paths = (settings.run, settings.home, settings.plan, settings.python, settings.runs)
+    for text in (*paths, *settings.options):
+        if re.search(r"[\x00-\x1f\x7f]", text):
+            remedy = "has a control character, which a batch script cannot hold"
+            raise InputError("path", value=text, remedy=remedy)
+
+
 def decision(placement: Placement) -> str:
     """The size, its layout and price, and the constraint that prevents a smaller one."""
-    return one_line(f"{placement.summary}; not smaller because of: {placement.answer.binding}", 600)
+    return one_line(f"{placement.summary}; not smaller because of: {placement.sized.binding}", 600)
 
 
 def _variables(placement: Placement, worker: WorkerSpec) -> dict[str, str]:
@@ -152,7 +149,7 @@ def _variables(placement: Placement, worker: WorkerSpec) -> dict[str, str]:
     torchrun = environment(run)
     for set_by_script in ("PET_NNODES", "PET_RDZV_ID", "PET_RDZV_ENDPOINT"):
         del torchrun[set_by_script]
-    staging = placement.answer.staging
+    staging = placement.sized.staging
     saves_early = {ENV_FIRST_CHECKPOINT_S: f"{staging.look_s / 2:g}"} if staging else {}
     return {**torchrun, **saves_early, **worker.environment}
 

@@ -4,7 +4,7 @@ import pytest
 
 from rightsizer_engine.catalog import lookup
 from rightsizer_engine.errors import InputError
-from rightsizer_slurm.submit.containers import Container, Runtime, checked_image, checked_mount, runtime_of
+from rightsizer_slurm.sbatch.containers import Container, Runtime, checked_image, checked_mount, runtime_of
 
 
 def _container(runtime, image):

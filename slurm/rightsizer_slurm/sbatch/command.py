@@ -9,7 +9,7 @@ import shlex
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,26 +26,27 @@ from rightsizer_launch.running import calibration
 from rightsizer_launch.running.run_folder import RunDirectory
 from rightsizer_launch.worker.progress import replace_text
 from rightsizer_launch.worker_spec import WorkerSpec, target_of
-from rightsizer_slurm.cluster import accounting_limits, config, runfile
+from rightsizer_slurm.cluster import accounting_limits, config, runfile, snapshot
 from rightsizer_slurm.cluster.backend_commands import SlurmCommands
 from rightsizer_slurm.cluster.comment import is_ours
 from rightsizer_slurm.cluster.config import SiteConfig
 from rightsizer_slurm.cluster.pools import Pool, pools
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError, settings
+from rightsizer_slurm.cluster.snapshot import SlurmCluster
 from rightsizer_slurm.cluster.untrusted_text import one_line
 from rightsizer_slurm.cluster.user_names import user_name
-from rightsizer_slurm.submit import containers, placement
-from rightsizer_slurm.submit.answer import answer
-from rightsizer_slurm.submit.batch_script import (
+from rightsizer_slurm.sbatch import containers
+from rightsizer_slurm.sbatch.batch_script import (
     BatchSettings,
     decision,
     elastic_nodes,
     script,
     worker_of,
 )
-from rightsizer_slurm.submit.directives import directives, overrides, request_of, requeues
-from rightsizer_slurm.submit.placement import AtLimit, Placement, PlacementLimits
-from rightsizer_slurm.submit.protocol import Verdict
+from rightsizer_slurm.sbatch.directives import directives, overrides, request_of, requeues
+from rightsizer_slurm.submit.placement import AtLimit, Placement, PlacementLimits, fit
+from rightsizer_slurm.submit.protocol import SizingRequest, SizingResponse, Verdict
+from rightsizer_slurm.submit.response import respond
 
 _NO_PLAN = 3
 _SCRIPT = "job.sbatch"
@@ -90,6 +91,15 @@ class SbatchOptions:
     more: tuple[str, ...] = ()
 
 
+@immutable
+class SiteSnapshot:
+    """The cluster, the site's file if it is readable, and accounting's limits: read once for a submit."""
+
+    cluster: SlurmCluster
+    config: SiteConfig
+    limits: accounting_limits.AccountingLimits
+
+
 def submit(
     file: Path, options: SbatchOptions, *, say: Callable[[str], None], slurm: Slurm | None = None
 ) -> int:
@@ -113,40 +123,54 @@ def submit_script(
     if not is_ours(header.get("comment", "")):
         remedy = 'has no line #SBATCH --comment="rightsizer: model=... tokens=..."; add one, or pass a plan'
         raise InputError("FILE", value=str(file), remedy=remedy)
-    request = request_of(header, partition=options.partition, account=options.account, time=options.time)
-    if options.nodes is not None:
-        request = replace(request, max_nodes=min(options.nodes, request.max_nodes or options.nodes))
-    backend = SlurmCommands(slurm)
-    account = request.account or environment.get("SBATCH_ACCOUNT", "")
-    qos = options.qos or header.get("qos", "") or environment.get("SBATCH_QOS", "")
-    response = answer(
-        replace(
-            request,
-            user=user_name(os.getuid()),
-            account=account,
-            qos=qos,
-            requeues=1 if requeues(text) else None,
-        ),
-        cluster=backend.cluster(),
-        site=SiteConfig(gpus=_site(backend).gpus),
-        now=dt.datetime.now(dt.UTC),
-        plan_of_file=lambda path: load(Path(path)),
-        limits=_limits(backend),
-    )
+    slurm = slurm or Slurm()
+    response = _response(_script_request(text, header, options, environment), read_site(slurm))
     if response.verdict is not Verdict.OK:
         say(response.say.replace("; the job is submitted unchanged", ""))
         return _NO_PLAN
-    chosen = {"--account": options.account, "--qos": options.qos}
-    flags = (f"{name}={value}" for name, value in chosen.items() if value)
-    command = ("--parsable", *overrides(response.fields, header), *flags, *options.more, str(file))
+    command = (
+        "--parsable",
+        *overrides(response.fields, header),
+        *_account_flags(options),
+        *options.more,
+        str(file),
+    )
     if options.dry_run:
         say(f"# {response.say}\n{shlex.join(('sbatch', *command))}")
         return 0
     inherited = _inherited(environment) | dict(response.variables)
-    job = _number(backend.slurm.run("sbatch", *command, environment=inherited))
+    job = _number(slurm.run("sbatch", *command, environment=inherited))
     say(f"job {job}: {response.say}")
     say(f"next: squeue --jobs={job}; rightsizer slurm report")
     return 0
+
+
+def _script_request(
+    text: str, header: Mapping[str, str], options: SbatchOptions, environment: Mapping[str, str]
+) -> SizingRequest:
+    """What the plugin would send for a script, within the options."""
+    request = request_of(header, partition=options.partition, account=options.account, time=options.time)
+    if options.nodes is not None:
+        request = replace(request, max_nodes=min(options.nodes, request.max_nodes or options.nodes))
+    return replace(
+        request,
+        user=user_name(os.getuid()),
+        account=request.account or environment.get("SBATCH_ACCOUNT", ""),
+        qos=options.qos or header.get("qos", "") or environment.get("SBATCH_QOS", ""),
+        requeues=1 if requeues(text) else None,
+    )
+
+
+def _response(request: SizingRequest, site: SiteSnapshot) -> SizingResponse:
+    """The response of a daemon without modes: who runs this command wants a size."""
+    return respond(
+        request,
+        cluster=site.cluster,
+        site=SiteConfig(gpus=site.config.gpus),
+        now=dt.datetime.now(dt.UTC),
+        plan_of_file=lambda path: load(Path(path)),
+        limits=site.limits,
+    )
 
 
 def submit_plan(
@@ -170,44 +194,49 @@ def submit_plan(
         say(f"{plan.metadata.name} is already complete ({directory.path}); use another --dir to start over")
         return 0
     _check_directory(plan, directory, backend)
-    placed = fit_plan(plan, options, backend, environment)
+    site = read_site(backend.slurm)
+    placed = fit_plan(plan, allowed_pools(plan, options, site, environment), options, site)
     if isinstance(placed, NoPlan):
         say(verdict(placed))
         return _NO_PLAN
-    batch = _batch_settings(placed, file, directory, options, backend)
-    text = script(placed, batch)
+    batch = _batch_settings(placed, file, directory, options, slurm=backend.slurm, site=site.config)
+    worker = worker_of(placed, batch)
+    text = script(placed, worker, batch)
     if options.dry_run:
         say(text)
         return 0
-    job = _submit(placed, batch, text, directory=directory, backend=backend, environment=environment)
+    _write_files(directory, worker, text)
+    job = _number(
+        backend.slurm.run(
+            "sbatch", "--parsable", str(directory.path / _SCRIPT), environment=_inherited(environment)
+        )
+    )
+    replace_text(directory.plan, dump(placed.plan))
+    runfile.write(directory.path, _record(placed, worker, job, batch.plan))
     submitted(placed, job)
     say(f"job {job}: {placed.summary}")
     say(f"next: squeue --jobs={job}; tail -f {directory.path}/slurm-{job}.out; rightsizer slurm report")
     return 0
 
 
-def _site(backend: SlurmCommands) -> SiteConfig:
-    """The site's file, if it is readable."""
-    return config.beside(settings(backend.slurm).get("SLURM_CONF", ""))
-
-
-def _limits(backend: SlurmCommands) -> accounting_limits.AccountingLimits:
-    """The accounting limits; none if slurmdbd does not answer, then Slurm itself enforces them."""
+def read_site(slurm: Slurm) -> SiteSnapshot:
+    """Read what sizing needs; no limits if slurmdbd does not answer: then Slurm itself enforces them."""
     try:
-        return accounting_limits.read(backend.slurm)
+        limits = accounting_limits.read(slurm)
     except SlurmError:
-        return accounting_limits.AccountingLimits()
+        limits = accounting_limits.AccountingLimits()
+    conf = settings(slurm).get("SLURM_CONF", "")
+    return SiteSnapshot(cluster=snapshot.read(slurm), config=config.beside(conf), limits=limits)
 
 
 def allowed_pools(
-    plan: TrainingPlan, options: SbatchOptions, backend: SlurmCommands, environment: Mapping[str, str]
+    plan: TrainingPlan, options: SbatchOptions, site: SiteSnapshot, environment: Mapping[str, str]
 ) -> tuple[Pool, ...]:
     """The nodes that the plan may take, within the accounting limits."""
-    cluster = backend.cluster()
     account = options.account or environment.get("SBATCH_ACCOUNT", "")
     everywhere = pools(
-        cluster,
-        names=_site(backend).gpus,
+        site.cluster,
+        names=site.config.gpus,
         wanted=sizing.gpu_types(plan),
         partition=options.partition or environment.get("SBATCH_PARTITION", ""),
         account=account,
@@ -215,24 +244,24 @@ def allowed_pools(
     )
     allowed, _ = accounting_limits.within(
         everywhere,
-        _limits(backend),
-        partitions=cluster.partitions,
+        site.limits,
+        partitions=site.cluster.partitions,
         user=user_name(os.getuid()),
         account=account,
         qos=options.qos or environment.get("SBATCH_QOS", ""),
     )
-    return tuple(allowed)
+    return allowed
 
 
 def fit_plan(
-    plan: TrainingPlan, options: SbatchOptions, backend: SlurmCommands, environment: Mapping[str, str]
+    plan: TrainingPlan, candidates: Sequence[Pool], options: SbatchOptions, site: SiteSnapshot
 ) -> Placement | NoPlan:
-    """Size a plan on what this cluster allows it."""
+    """Size a plan on the pools that it may take."""
     limit_s = parse_duration_s(options.time, field="--time") if options.time else None
-    return placement.fit(
-        plan,
-        allowed_pools(plan, options, backend, environment),
-        have=backend.cluster().summary(),
+    return fit(
+        sizing.resolve(plan),
+        candidates,
+        have=site.cluster.summary(),
         bounds=PlacementLimits(nodes=options.nodes, time_s=limit_s, at_limit=AtLimit.SAVED),
         now=dt.datetime.now(dt.UTC),
         calibration=calibration.load(),
@@ -240,17 +269,27 @@ def fit_plan(
     )
 
 
+def _account_flags(options: SbatchOptions) -> tuple[str, ...]:
+    chosen = {"--account": options.account, "--qos": options.qos}
+    return tuple(f"{name}={value}" for name, value in chosen.items() if value)
+
+
 def _batch_settings(
-    placed: Placement, file: Path, directory: RunDirectory, options: SbatchOptions, backend: SlurmCommands
+    placed: Placement,
+    file: Path,
+    directory: RunDirectory,
+    options: SbatchOptions,
+    *,
+    slurm: Slurm,
+    site: SiteConfig,
 ) -> BatchSettings:
     launch = placed.plan.spec.launch
     home = file.resolve().parent / (launch.working_dir or "")
     image, container = launch.image, None
     if image:
         containers.checked_image(image, home)
-        container = containers.runtime_of(image, backend.slurm.run("srun", "--help"), shutil.which)
+        container = containers.runtime_of(image, slurm.run("srun", "--help"), shutil.which)
     checkpoint = launch.checkpoint.path if launch.checkpoint else ""
-    chosen = {"--account": options.account, "--qos": options.qos}
     return BatchSettings(
         run=str(directory.path),
         home=str(home),
@@ -259,8 +298,8 @@ def _batch_settings(
         rendezvous=options.rendezvous,
         container=container,
         mounts=(checkpoint,) if checkpoint.startswith("/") else (),
-        runs=str(_site(backend).runs or ""),
-        options=(*(f"{name}={value}" for name, value in chosen.items() if value), *options.more),
+        runs=str(site.runs or ""),
+        options=(*_account_flags(options), *options.more),
     )
 
 
@@ -274,26 +313,12 @@ def _check_directory(plan: TrainingPlan, directory: RunDirectory, backend: Slurm
     directory.refuse_other_training(plan, remedy="use another --dir")
 
 
-def _submit(
-    placed: Placement,
-    batch: BatchSettings,
-    text: str,
-    *,
-    directory: RunDirectory,
-    backend: SlurmCommands,
-    environment: Mapping[str, str],
-) -> int:
-    """Write the job's files, submit it, and store its number."""
+def _write_files(directory: RunDirectory, worker: WorkerSpec, text: str) -> None:
+    """The worker's files and the batch script, in the run directory."""
     directory.path.mkdir(parents=True, exist_ok=True)
-    worker = worker_of(placed, batch)
     for name, content in worker.files.items():
         replace_text(directory.path / name, content)
-    file = directory.path / _SCRIPT
-    replace_text(file, text)
-    job = _number(backend.slurm.run("sbatch", "--parsable", str(file), environment=_inherited(environment)))
-    replace_text(directory.plan, dump(placed.plan))
-    runfile.write(directory.path, _record(placed, worker, job, str(batch.plan)))
-    return job
+    replace_text(directory.path / _SCRIPT, text)
 
 
 def _inherited(environment: Mapping[str, str]) -> dict[str, str]:
@@ -331,6 +356,6 @@ def _record(placed: Placement, worker: WorkerSpec, job: int, plan: str) -> runfi
         checkpoint_interval_s=worker.checkpoint_interval_s if worker.checkpoint_path else None,
         submitted_at_s=now_s,
         deadline_at_s=None if deadline_s is None else now_s + deadline_s,
-        first_look_s=placed.answer.staging.look_s if placed.answer.staging else None,
+        first_look_s=placed.sized.staging.look_s if placed.sized.staging else None,
         decision=decision(placed),
     )

@@ -8,8 +8,8 @@ from rightsizer_api import load
 from rightsizer_engine.errors import InputError
 from rightsizer_launch.running.probe import Interrupted, Question, probe_of
 from rightsizer_launch.worker.progress import PROGRESS, Record, append
-from rightsizer_slurm.submit.probe import SlurmProbe
-from rightsizer_slurm.submit.sbatch import SbatchOptions
+from rightsizer_slurm.sbatch.command import SbatchOptions
+from rightsizer_slurm.sbatch.probe import SlurmProbe
 
 PLAN = """
 apiVersion: rightsizer.dev/v1alpha1

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from rightsizer_slurm.cluster.comment import parse, plan_of
 from rightsizer_slurm.cluster.config import SiteConfig
 from rightsizer_slurm.cluster.snapshot import SlurmCluster
-from rightsizer_slurm.submit.answer import answer
 from rightsizer_slurm.submit.held_jobs import changes
 from rightsizer_slurm.submit.protocol import SizingRequest, SizingResponse, Verdict
+from rightsizer_slurm.submit.response import respond
 
 NOW = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
 LORA = "rightsizer: model=llama-3.1-8b method=lora tokens=50M"
@@ -57,7 +57,7 @@ REQUESTS = st.builds(
 
 
 def placed(request: SizingRequest, cluster: SlurmCluster) -> SizingResponse:
-    return answer(
+    return respond(
         request, cluster=cluster, site=SiteConfig(), now=NOW, plan_of_file=lambda _: plan_of(parse(LORA))
     )
 

@@ -11,7 +11,7 @@ from rightsizer_engine.errors import InputError
 from rightsizer_launch.worker.progress import DONE
 from rightsizer_slurm.cluster import runfile
 from rightsizer_slurm.cluster.slurm_cli import SlurmError
-from rightsizer_slurm.submit.sbatch import SbatchOptions, submit, submit_plan, submit_script
+from rightsizer_slurm.sbatch.command import SbatchOptions, submit, submit_plan, submit_script
 
 PLAN = """
 apiVersion: rightsizer.dev/v1alpha1
@@ -250,3 +250,10 @@ def test_the_first_two_characters_tell_a_script_from_a_plan(fake_slurm, tmp_path
 def test_a_file_that_cannot_be_read_is_an_input_error(tmp_path):
     with pytest.raises(InputError, match=r"^FILE: .*no such file"):
         submit(tmp_path / "none", SbatchOptions(), say=print)
+
+
+@pytest.mark.parametrize("text", [PLAN, SCRIPT], ids=["plan", "script"])
+def test_a_submit_reads_the_cluster_once(run, fake_slurm, text):
+    assert run(text)[0] == 0
+    calls = fake_slurm.calls("scontrol")
+    assert [sum(f"show {what}" in call for call in calls) for what in ("node", "partition")] == [1, 1]

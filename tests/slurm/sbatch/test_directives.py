@@ -3,7 +3,7 @@
 import pytest
 
 from rightsizer_engine.errors import InputError
-from rightsizer_slurm.submit.directives import directives, overrides, request_of
+from rightsizer_slurm.sbatch.directives import directives, overrides, request_of
 
 SCRIPT = """#!/bin/bash
 #SBATCH --comment="rightsizer: model=gpt2 tokens=1B" -t 2-0  # two days

@@ -1,13 +1,17 @@
 import dataclasses
 import datetime as dt
 import re
+import sys
 
 import pytest
 
+from rightsizer_api import sizing
+from rightsizer_api.resources import Deadline
 from rightsizer_slurm.cluster.comment import parse, plan_of
 from rightsizer_slurm.cluster.config import SiteConfig
-from rightsizer_slurm.submit.answer import answer
+from rightsizer_slurm.submit.constraints import with_spec
 from rightsizer_slurm.submit.protocol import SizingRequest, Verdict
+from rightsizer_slurm.submit.response import respond
 
 LORA = "rightsizer: model=llama-3.1-8b method=lora tokens=50M deadline=24h"
 NOW = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
@@ -15,7 +19,7 @@ NOW = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
 
 def response_to(cluster, comment=LORA, site=SiteConfig(), **options):  # noqa: B008 (a frozen value)
     request = SizingRequest(comment=comment, **options)
-    return answer(
+    return respond(
         request, cluster=cluster, site=site, now=NOW, plan_of_file=lambda path: plan_of(parse(LORA))
     )
 
@@ -191,3 +195,39 @@ def test_whole_nodes_are_of_the_kind_that_was_chosen_without(cluster) -> None:
     gpus = {"h100": 8, "a100": 4}[str(whole["partition"])]
     assert (whole["partition"], whole["max_nodes"]) == (shared["partition"], 1)
     assert str(whole["gres"]).endswith(f":{gpus}")
+
+
+@pytest.mark.parametrize(
+    ("comment", "options"),
+    [
+        (LORA, {}),
+        (LORA, {"exclusive": 0}),
+        (LORA, {"num_tasks": 4}),
+        (SAVES, {"time_limit": 60, "max_nodes": 1}),
+        (SAVES, {"time_limit": 1, "max_nodes": 1}),
+    ],
+    ids=["plain", "whole nodes", "tasks", "outlasts its limit", "refused"],
+)
+def test_a_plan_is_resolved_once_for_a_response(cluster, comment, options) -> None:
+    resolved = []
+
+    def count(frame, event, _arg) -> None:
+        if event == "call" and frame.f_code is sizing.resolve.__code__:
+            resolved.append(1)
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        response_to(cluster, comment, **options)
+    finally:
+        sys.setprofile(before)
+    assert len(resolved) == 1
+
+
+def test_other_resources_and_deadlines_change_nothing_that_is_looked_up() -> None:
+    plan = sizing.resolve(plan_of(parse(SAVES)))
+    deadline = Deadline(finish_within="2h", confidence=0.5)
+    resources = plan.plan.spec.resources.model_copy(update={"gpus": 4, "min_gpus": 2, "max_gpus": 8})
+    for changes in ({"deadline": deadline}, {"resources": resources}):
+        changed = with_spec(plan, **changes)
+        assert changed == sizing.resolve(changed.plan) != plan

@@ -10,14 +10,14 @@ from rightsizer_engine.errors import InputError
 from rightsizer_engine.search.types import NoPlan
 from rightsizer_slurm.cluster.pools import pools
 from rightsizer_slurm.cluster.snapshot import Node, Partition, SlurmCluster
-from rightsizer_slurm.submit.batch_script import (
+from rightsizer_slurm.sbatch.batch_script import (
     BatchSettings,
     batch_options,
     elastic_nodes,
     script,
     worker_of,
 )
-from rightsizer_slurm.submit.containers import Runtime
+from rightsizer_slurm.sbatch.containers import Runtime
 from rightsizer_slurm.submit.placement import AtLimit, Placement, PlacementLimits, fit
 
 PLAN = """
@@ -61,7 +61,12 @@ def fitted_of(plan=None, *, partition="h100", bounds=None, account=""):
         CLUSTER, wanted=sizing.gpu_types(plan), partition=partition, account=account,
         node_gpus=plan.spec.resources.gpus_per_node,
     )  # fmt: skip
-    return fit(plan, candidates, have=CLUSTER.summary(), bounds=bounds)
+    return fit(sizing.resolve(plan), candidates, have=CLUSTER.summary(), bounds=bounds)
+
+
+def written(placement, settings):
+    """The script of a placement."""
+    return script(placement, worker_of(placement, settings), settings)
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +80,7 @@ def test_the_size_is_what_the_plan_allows(placement):
 
 
 def test_the_script_is_bash_and_asks_for_no_tasks_per_node(placement):
-    text = script(placement, PLACE)
+    text = written(placement, PLACE)
     subprocess.run(["bash", "-n"], input=text, text=True, check=True)
     bounds = [line for line in text.splitlines() if line.startswith("#SBATCH")]
     assert not [line for line in bounds if "ntasks" in line]
@@ -83,7 +88,7 @@ def test_the_script_is_bash_and_asks_for_no_tasks_per_node(placement):
 
 
 def test_what_the_user_wrote_reaches_bash_as_it_is(placement):
-    text = script(placement, PLACE)
+    text = written(placement, PLACE)
     body = "".join(text.partition("export NOTE")[1:]).partition("\nrestart=")[0]
     said = subprocess.run(
         ["bash", "-c", body + '\nprintf %s "$NOTE"'], capture_output=True, text=True, check=True
@@ -96,7 +101,7 @@ def test_what_the_user_wrote_reaches_bash_as_it_is(placement):
 @pytest.mark.parametrize("text", ["/a\nb", "/a\x00b", "/a'b", "/a;b", "/a$b"], ids=repr)
 def test_a_path_that_no_script_or_comment_can_hold_is_refused(placement, text):
     with pytest.raises(InputError):
-        script(placement, BatchSettings(run=text, home="/h", plan="/p"))
+        written(placement, BatchSettings(run=text, home="/h", plan="/p"))
 
 
 def test_a_percent_sign_in_a_path_is_no_pattern(placement):
@@ -114,7 +119,7 @@ def test_sbatch_s_own_options_come_last_and_win(placement):
 
 
 def test_a_store_of_one_s_own_replaces_the_job_s(placement):
-    text = script(placement, BatchSettings(run="/r", home="/h", plan="/p", rendezvous="store.example:29400"))
+    text = written(placement, BatchSettings(run="/r", home="/h", plan="/p", rendezvous="store.example:29400"))
     assert "export PET_RDZV_ENDPOINT=store.example:29400" in text
     assert "rightsizer_launch.worker.rendezvous" not in text
 
@@ -137,7 +142,7 @@ def test_a_command_with_the_layout_keeps_its_size():
 
 def test_an_image_runs_through_pyxis(placement):
     plan = plan_of(PLAN.replace("framework: ddp", "framework: ddp\n    image: ghcr.io/acme/train:1.4"))
-    text = script(fitted_of(plan), BatchSettings(run="/r", home="/h h", plan="/p", container=Runtime.PYXIS))
+    text = written(fitted_of(plan), BatchSettings(run="/r", home="/h h", plan="/p", container=Runtime.PYXIS))
     srun = text.partition("\nsrun ")[2].partition(" &\n")[0]
     summary = shlex.split(srun.replace("\\\n", " "))
     assert "--container-image=ghcr.io#acme/train:1.4" in summary
@@ -147,7 +152,7 @@ def test_an_image_runs_through_pyxis(placement):
 def test_an_image_runs_through_apptainer_in_each_task(placement):
     plan = plan_of(PLAN.replace("framework: ddp", "framework: ddp\n    image: ghcr.io/acme/train:1.4"))
     settings = BatchSettings(run="/r", home="/h h", plan="/p", mounts=("/ckpt",), container=Runtime.APPTAINER)
-    text = script(fitted_of(plan), settings)
+    text = written(fitted_of(plan), settings)
     srun = shlex.split(text.partition("\nsrun ")[2].partition(" &\n")[0].replace("\\\n", " "))
     assert not any(word.startswith("--container") for word in srun)
     task = srun[srun.index("apptainer") :]
@@ -197,7 +202,7 @@ def test_a_partition_that_will_not_do_is_refused_in_a_line(partition, account, m
 def test_the_job_s_output_begins_with_its_size_price_and_reason():
     line = next(
         line
-        for line in script(fitted_of(), PLACE).splitlines()
+        for line in written(fitted_of(), PLACE).splitlines()
         if line.startswith("echo 'rightsizer: sized: ")
     )
     assert "done in" in line

@@ -21,8 +21,8 @@ from rightsizer_launch.worker_spec import grace_s
 from rightsizer_slurm.cluster.backend_commands import SlurmCommands
 from rightsizer_slurm.cluster.pools import clusters
 from rightsizer_slurm.cluster.slurm_cli import Slurm
+from rightsizer_slurm.sbatch.command import SbatchOptions, allowed_pools, fit_plan, read_site, submit_plan
 from rightsizer_slurm.submit.placement import Placement
-from rightsizer_slurm.submit.sbatch import SbatchOptions, allowed_pools, fit_plan, submit_plan
 
 _LOOK_S = 2.0
 _END_S = 60.0
@@ -57,10 +57,11 @@ class SlurmProbe:
 
     def answer(self, plan: TrainingPlan) -> Plan | NoPlan:
         """The plan as `rightsizer sbatch` would size it."""
-        pools = allowed_pools(plan, self.options, self._backend, self._variables)
+        site = read_site(self._backend.slurm)
+        pools = allowed_pools(plan, self.options, site, self._variables)
         self._clusters = tuple(cluster for _, cluster in clusters(pools, free=False))
-        placed = fit_plan(plan, self.options, self._backend, self._variables)
-        return placed.answer if isinstance(placed, Placement) else placed
+        placed = fit_plan(plan, pools, self.options, site)
+        return placed.sized if isinstance(placed, Placement) else placed
 
     def measure(self, probe: Probe) -> tuple[Observation, ...]:
         """Submit the probe, follow it, end it, and return what it measured."""
@@ -83,7 +84,7 @@ class SlurmProbe:
         totals = self._follow(probe, job, folder / PROGRESS)
         remove_checkpoints(probe.plan, folder)
         observations = calibration.observed(
-            placed.answer.request,
+            placed.sized.request,
             placed.option,
             run=f"{probe.plan.metadata.name}/{job}",
             steps=totals.steps,
