@@ -19,7 +19,7 @@ from bench.profiles import forgetting
 from rightsizer_engine.domain.cases import Case, Cases
 from rightsizer_engine.domain.columns import Array
 from rightsizer_engine.errors import UnsupportedError
-from rightsizer_engine.estimate import memory
+from rightsizer_engine.estimate.memory import device_memory
 from rightsizer_engine.estimate.parameters import Parameters
 from rightsizer_engine.published.rows import case_from_row
 
@@ -102,7 +102,7 @@ def kind_of(note: str) -> str:
 
 def predicted_bytes(peaks: MemoryRows, parameters: Parameters | None = None) -> Array:
     """The engine's prediction of the kind of memory, and on the rank, that each source measured."""
-    p = parameters or memory.load_memory()
+    p = parameters or device_memory.load_memory()
     result = np.zeros(len(peaks.rows))
     for rank in ("fullest", "first", "last"):
         mine = np.flatnonzero(peaks.rank == rank)
@@ -110,7 +110,9 @@ def predicted_bytes(peaks: MemoryRows, parameters: Parameters | None = None) -> 
             continue
         cases, pp = peaks.part(rank), np.asarray(peaks.part(rank).layout.pp)
         index = {"fullest": None, "first": np.zeros_like(pp), "last": pp - 1}[rank]
-        predicted = memory.estimate(cases, p) if index is None else memory.stage_memory(cases, p, index)
+        predicted = (
+            device_memory.estimate(cases, p) if index is None else device_memory.stage_memory(cases, p, index)
+        )
         for kind in ("allocated", "reserved", "device"):
             values = np.broadcast_to(getattr(predicted, f"{kind}_bytes"), mine.shape)
             result[mine] = np.where(peaks.kind[mine] == kind, values, result[mine])

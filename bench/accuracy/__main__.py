@@ -23,8 +23,8 @@ from bench.step_rows import StepRows, load
 
 from rightsizer_engine.domain.columns import Array
 from rightsizer_engine.domain.familiarity import measured
-from rightsizer_engine.estimate import memory as memory_of
 from rightsizer_engine.estimate import prediction
+from rightsizer_engine.estimate.memory import device_memory as memory_of
 from rightsizer_engine.estimate.parameters import load_step_time
 from rightsizer_engine.estimate.uncertainty import Z_80
 

@@ -9,7 +9,7 @@ from bench.step_rows import StepRows
 
 from rightsizer_engine.domain.cases import Cases
 from rightsizer_engine.domain.columns import Array
-from rightsizer_engine.estimate import step_time
+from rightsizer_engine.estimate.step import step_time
 from rightsizer_engine.published.rows import case_from_row
 
 Row = Mapping[str, str]

@@ -23,7 +23,7 @@ from bench.fit.step_time import null_errors
 from bench.fitting import read, reference
 
 from rightsizer_engine.domain.columns import Array
-from rightsizer_engine.estimate import step_time
+from rightsizer_engine.estimate.step import step_time
 from rightsizer_engine.estimate.uncertainty import Z_80, memory_sigma, step_sigma
 
 Line = Mapping[str, object]

@@ -16,9 +16,10 @@ import numpy as np
 from bench.fitting import DATA, arguments, fit, read, reference, save, summary
 from bench.results import RESULTS, write_json
 
-from rightsizer_engine.estimate import collectives, kernels
-from rightsizer_engine.estimate.attention import flash_s
+from rightsizer_engine.estimate import collectives
 from rightsizer_engine.estimate.parameters import Parameter, Parameters, load_curves, load_step_time
+from rightsizer_engine.estimate.step import kernels
+from rightsizer_engine.estimate.step.attention import flash_s
 
 GENERATION = {"A100": "ampere", "H100": "hopper", "B200": "blackwell", "A40-": "gddr", "H200": "hopper"}
 MULTIPROCESSORS = {"A100": 108, "H100": 132, "B200": 148, "A40-": 84}

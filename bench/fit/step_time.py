@@ -17,11 +17,11 @@ from bench.results import write_rows
 from bench.step_rows import StepRows, full_rate_s, load, take, weights
 
 from rightsizer_engine.domain.columns import Array
-from rightsizer_engine.estimate import step_time
-from rightsizer_engine.estimate.host_time import HOST_CLASSES
-from rightsizer_engine.estimate.kernels import GENERATIONS
-from rightsizer_engine.estimate.layer_time import StepInputs
 from rightsizer_engine.estimate.parameters import Parameters, load_curves, load_step_time
+from rightsizer_engine.estimate.step import step_time
+from rightsizer_engine.estimate.step.host_time import HOST_CLASSES
+from rightsizer_engine.estimate.step.inputs import StepInputs, step_inputs
+from rightsizer_engine.estimate.step.kernels import GENERATIONS
 
 SINGLE_SOURCE_ROWS = 300
 """Rows of one source that enter the fit at most: the rest of a large sweep tells nothing new."""
@@ -60,7 +60,7 @@ def residuals_of(rows: StepRows, index: Array, parameters: Parameters) -> Callab
         key = tuple(getattr(trial, name) for name in deep)
         if key not in known:
             known.clear()
-            known[key] = step_time.step_inputs(cases, trial)
+            known[key] = step_inputs(cases, trial)
         facts = dataclasses.replace(known[key], parameters=trial)
         return np.asarray(np.log(step_time.price(facts).total_s) - target)
 

@@ -7,7 +7,7 @@ from typing import Literal
 from rightsizer_api import dump, sizing
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_api.report import LayoutReport, PlanReport
-from rightsizer_engine.estimate.memory import Verdict
+from rightsizer_engine.estimate.memory.device_memory import Verdict
 from rightsizer_engine.estimate.uncertainty import Z_80
 from rightsizer_engine.search.explain import verdict
 from rightsizer_engine.search.types import NoPlan as EngineNoPlan

@@ -38,7 +38,7 @@ LONG = {
     "python/rightsizer/functions.py::estimate_layout": "its keywords are those of the documentation",
     "python/rightsizer/functions.py::plan": "its keywords are those of the documentation",
     "sizing/rightsizer_engine/catalog/lookup.py::cluster": FIELDS,
-    "sizing/rightsizer_engine/estimate/memory_activations.py::saved_activations": "one term a line",
+    "sizing/rightsizer_engine/estimate/memory/activations.py::saved_activations": "one term a line",
     "sizing/rightsizer_engine/fleet/simulation.py::judge": STEPS,
     "sizing/rightsizer_engine/resize/policy.py::decide": STEPS,
     "sizing/rightsizer_engine/search/options.py::_option": FIELDS,

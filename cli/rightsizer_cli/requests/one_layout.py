@@ -9,7 +9,7 @@ from rightsizer_cli.requests.usage_errors import OptionError
 from rightsizer_engine.domain.framework import Framework
 from rightsizer_engine.domain.layout import Layout, Sharding
 from rightsizer_engine.domain.workload import Recompute
-from rightsizer_engine.estimate.memory import Verdict
+from rightsizer_engine.estimate.memory.device_memory import Verdict
 from rightsizer_engine.search.layout_space import domain_gpus
 from rightsizer_engine.search.options import price_layout
 from rightsizer_engine.search.types import Option, Request

@@ -10,13 +10,14 @@ from rightsizer_engine.domain.cases import Cases, gather_rows
 from rightsizer_engine.domain.columns import Array, Columns
 from rightsizer_engine.domain.layout import Sharding
 from rightsizer_engine.domain.workload import Precision
-from rightsizer_engine.estimate import memory as memory_module
-from rightsizer_engine.estimate import step_time as step_time_module
 from rightsizer_engine.estimate.correction import Calibration, Quantity, correct
-from rightsizer_engine.estimate.layer_time import LayerTime, StepInputs, layer_time
-from rightsizer_engine.estimate.memory import MEMORY_LIMIT, Memory
+from rightsizer_engine.estimate.memory import device_memory as memory_module
+from rightsizer_engine.estimate.memory.device_memory import MEMORY_LIMIT, Memory
 from rightsizer_engine.estimate.parameters import load_step_time
-from rightsizer_engine.estimate.step_time import StepTime
+from rightsizer_engine.estimate.step import step_time as step_time_module
+from rightsizer_engine.estimate.step.inputs import StepInputs, step_inputs
+from rightsizer_engine.estimate.step.layer_time import LayerTime, layer_time
+from rightsizer_engine.estimate.step.step_time import StepTime
 from rightsizer_engine.estimate.uncertainty import memory_sigma, step_sigma
 from rightsizer_engine.estimate.work import frozen
 from rightsizer_engine.values import immutable
@@ -158,7 +159,7 @@ def _step_time(cases: Cases) -> StepTime:
 def price_layers(cases: Cases) -> tuple[StepInputs, LayerTime]:
     """The facts of cases and the seconds of their average layers, each distinct layer priced once."""
     compact, back = cases.distinct(_layer_keys(cases.layout))
-    inputs = step_time_module.step_inputs(compact, load_step_time())
+    inputs = step_inputs(compact, load_step_time())
     layer = layer_time(inputs)
     if back is None:
         return inputs, layer

@@ -15,7 +15,7 @@ from rightsizer_engine.domain.cases import Case, Cases
 from rightsizer_engine.domain.framework import COMPILED_SINCE
 from rightsizer_engine.domain.layout import Sharding
 from rightsizer_engine.domain.workload import AttentionKernel, LossKernel, Method, Recompute
-from rightsizer_engine.estimate import memory
+from rightsizer_engine.estimate.memory import device_memory
 from rightsizer_engine.estimate.parameters import load_memory
 from rightsizer_engine.values import immutable
 
@@ -58,7 +58,7 @@ def as_it_ran(case: Case, unstated: Unstated) -> Case:
 
 def _fits(cases: Cases, case: Case) -> tuple[np.ndarray, np.ndarray]:
     """Whether each of the cases could have run on the case's GPU, and the bytes that it needs."""
-    found = memory.estimate(cases)
+    found = device_memory.estimate(cases)
     needed = np.atleast_1d(found.allocated_bytes + found.context_bytes)
     return needed <= case.cluster.gpu.memory_bytes, needed
 

@@ -17,15 +17,16 @@ import numpy as np
 from rightsizer_engine.domain.cases import Cases
 from rightsizer_engine.domain.columns import Array, Columns
 from rightsizer_engine.domain.layout import Layout, Sharding
-from rightsizer_engine.estimate import memory, memory_per_stage, step_time
 from rightsizer_engine.estimate.correction import Calibration, Quantity, correct
-from rightsizer_engine.estimate.layer_time import StepInputs
-from rightsizer_engine.estimate.memory_per_stage import NO_ADAPTERS, StageMemory
-from rightsizer_engine.estimate.memory_stage import stage
-from rightsizer_engine.estimate.memory_states import layer_weights, state_rates, states
+from rightsizer_engine.estimate.memory import device_memory, per_stage
+from rightsizer_engine.estimate.memory.per_stage import NO_ADAPTERS, StageMemory
+from rightsizer_engine.estimate.memory.stage import stage
+from rightsizer_engine.estimate.memory.states import layer_weights, state_rates, states
 from rightsizer_engine.estimate.parameters import load_memory
 from rightsizer_engine.estimate.prediction import price_layers, scaled, throughput, tokens_and_least_s
-from rightsizer_engine.estimate.step_time import StageTimes
+from rightsizer_engine.estimate.step import step_time
+from rightsizer_engine.estimate.step.inputs import StepInputs
+from rightsizer_engine.estimate.step.step_time import StageTimes
 from rightsizer_engine.estimate.uncertainty import memory_sigma, step_sigma
 
 CHUNK_ROWS = 16384
@@ -106,9 +107,9 @@ class StageTables:
         columns: dict[str, Array] = once | dict(axes)
         self._nouns = nouns
         self.layout = Columns.of(Layout()).replace(**columns)
-        self.counts = memory.with_float_counts(self._cases(self.layout)).layout
+        self.counts = device_memory.with_float_counts(self._cases(self.layout)).layout
         self.layered = axes["sharding"] >= Sharding.ZERO3
-        self._ends = memory.candidates(self._cases(self.counts))
+        self._ends = device_memory.candidates(self._cases(self.counts))
         self._stage_memory = _LazyTable(axes["tp"].size)
 
     def stage_memory(self, family: Array) -> list[StageMemory]:
@@ -133,7 +134,7 @@ class StageTables:
 
     def _compute(self, index: Array) -> dict[str, Array]:
         cases = self._cases(self.counts.take(index))
-        stage_memory = memory_per_stage.stages(cases, load_memory(), [end[index] for end in self._ends])
+        stage_memory = per_stage.stages(cases, load_memory(), [end[index] for end in self._ends])
         return {
             f"{name}{i}": column
             for i, stage_columns in enumerate(stage_memory)
@@ -186,7 +187,7 @@ class ClusterTables:
 
     def _fit(self, family: Array, layout: Columns) -> MemoryFits:
         cases = self._rows(family, layout)
-        peak = memory.peak(cases, load_memory(), self._stages.stage_memory(family))
+        peak = device_memory.peak(cases, load_memory(), self._stages.stage_memory(family))
         sigma = self._memory_sigma
         correction = correct(self._calibration, self._cases(layout), sigma, Quantity.MEMORY)
         if self._calibration:
@@ -194,7 +195,7 @@ class ClusterTables:
                 scaled(peak, correction.factor, but="context_bytes"),
                 sigma * correction.sigma_factor,
             )
-        fits = memory.fits(peak, cases.gpu.memory_bytes, sigma)
+        fits = device_memory.fits(peak, cases.gpu.memory_bytes, sigma)
         return MemoryFits(fits, np.broadcast_to(peak.device_bytes, family.shape))
 
     def _step_rates(self, family: Array, layout: Columns) -> StepRates:

@@ -11,9 +11,9 @@ from rightsizer_engine.domain.columns import Array, Columns
 from rightsizer_engine.domain.layout import Layout, Offload, Sharding
 from rightsizer_engine.domain.workload import Recompute
 from rightsizer_engine.estimate import cost, goodput
-from rightsizer_engine.estimate.memory import Memory, Verdict, verdict
+from rightsizer_engine.estimate.memory.device_memory import Memory, Verdict, verdict
 from rightsizer_engine.estimate.prediction import Prediction, fit, predict
-from rightsizer_engine.estimate.step_time import StepTime
+from rightsizer_engine.estimate.step.step_time import StepTime
 from rightsizer_engine.estimate.uncertainty import Z_80
 from rightsizer_engine.search.layout_space import Families
 from rightsizer_engine.search.pricing import Rows, SearchContext, families_context, price

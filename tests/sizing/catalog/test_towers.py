@@ -12,7 +12,8 @@ from rightsizer_engine.domain.architecture import encoder_parameters, flop_per_t
 from rightsizer_engine.domain.cases import Case, Cases
 from rightsizer_engine.domain.layout import Layout
 from rightsizer_engine.domain.workload import Recompute, Workload
-from rightsizer_engine.estimate import memory, step_time
+from rightsizer_engine.estimate.memory import device_memory
+from rightsizer_engine.estimate.step import step_time
 
 CONFIGS = json.loads((Path(__file__).parent / "configs.json").read_text("utf-8"))
 TOWERS = [name for name in CONFIGS if "vision_config" in CONFIGS[name]]
@@ -66,7 +67,7 @@ def held_and_seconds(name: str, layers: int | None, layout: Layout) -> tuple[flo
             layout=layout,
         )
     )
-    return float(memory.estimate(cases).device_bytes), float(step_time.estimate(cases).total_s)
+    return float(device_memory.estimate(cases).device_bytes), float(step_time.estimate(cases).total_s)
 
 
 @pytest.mark.parametrize("recompute", [Recompute.NONE, Recompute.FULL], ids=["stored", "recomputed"])

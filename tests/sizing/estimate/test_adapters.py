@@ -10,7 +10,7 @@ from rightsizer_engine.domain.cases import Case, Cases
 from rightsizer_engine.domain.framework import framework
 from rightsizer_engine.domain.layout import Layout
 from rightsizer_engine.domain.workload import LossKernel, Method, Workload
-from rightsizer_engine.estimate import memory
+from rightsizer_engine.estimate.memory import device_memory
 
 DENSE, SPARSE = "meta-llama/Llama-3.1-8B", "Qwen/Qwen3-30B-A3B"
 
@@ -25,7 +25,7 @@ def held(model=DENSE, *, profile="peft", layout=None, sequence=2048, **changes):
         framework=framework(profile),
         layout=layout or Layout(micro_batch=1, micro_batches=1),
     )
-    return memory.estimate(Cases.of(case))
+    return device_memory.estimate(Cases.of(case))
 
 
 def states(*args, **changes):

@@ -10,7 +10,8 @@ from rightsizer_engine.domain.architecture import Architecture
 from rightsizer_engine.domain.cases import Case, Cases
 from rightsizer_engine.domain.layout import Layout, Sharding
 from rightsizer_engine.domain.workload import Method, Recompute, Workload
-from rightsizer_engine.estimate import memory, step_time
+from rightsizer_engine.estimate.memory import device_memory
+from rightsizer_engine.estimate.step import step_time
 
 CLUSTER = lookup.cluster("H100", gpus_per_node=8)
 FRAMEWORK = lookup.framework("megatron-core")
@@ -34,7 +35,7 @@ def case(network: Architecture, layout: Layout, method: Method) -> Case:
 def test_every_model_has_a_finite_time_and_memory_under_every_layout(name: str, method: Method) -> None:
     networks = lookup.models()
     cases = Cases.stack(case(network, LAYOUTS[name], method) for network in networks)
-    seconds, held = step_time.estimate(cases).total_s, memory.estimate(cases).device_bytes
+    seconds, held = step_time.estimate(cases).total_s, device_memory.estimate(cases).device_bytes
     wrong = [
         network.name
         for network, s, b in zip(networks, np.broadcast_to(seconds, len(networks)), held, strict=True)

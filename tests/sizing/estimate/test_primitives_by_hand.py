@@ -10,8 +10,8 @@ import pytest
 
 from rightsizer_engine.estimate import collectives
 from rightsizer_engine.estimate.collectives import Links
-from rightsizer_engine.estimate.kernels import matmul_s, wave_efficiency
 from rightsizer_engine.estimate.parameters import load_step_time
+from rightsizer_engine.estimate.step.kernels import matmul_s, wave_efficiency
 
 FAST = 1e30
 SHARES = ("tile_128", "tile_64", "tile_32")

@@ -10,8 +10,10 @@ from rightsizer_engine.domain.cases import Case, Cases
 from rightsizer_engine.domain.framework import framework
 from rightsizer_engine.domain.layout import Layout, Sharding
 from rightsizer_engine.domain.workload import LossKernel, Method, Recompute, Workload
-from rightsizer_engine.estimate import memory, step_time
-from rightsizer_engine.estimate.layer_time import layer_time
+from rightsizer_engine.estimate.memory import device_memory
+from rightsizer_engine.estimate.step import step_time
+from rightsizer_engine.estimate.step.inputs import step_inputs
+from rightsizer_engine.estimate.step.layer_time import layer_time
 
 LLAMA = lookup.model("meta-llama/Llama-3.1-8B")
 
@@ -35,13 +37,13 @@ def case(*, reference_model: bool, dp: int = 8, profile: str = "trl", **work: ob
     )
 
 
-def held(**asked: object) -> memory.Memory:
-    return memory.estimate(Cases.of(case(**asked)))  # type: ignore[arg-type]
+def held(**asked: object) -> device_memory.Memory:
+    return device_memory.estimate(Cases.of(case(**asked)))  # type: ignore[arg-type]
 
 
 def test_a_layer_goes_forward_twice_and_backward_once() -> None:
     alone, beside = (
-        layer_time(step_time.step_inputs(Cases.of(case(reference_model=on)), step_time.load_step_time()))
+        layer_time(step_inputs(Cases.of(case(reference_model=on)), step_time.load_step_time()))
         for on in (False, True)
     )
     assert beside.forward_s == pytest.approx(2 * alone.forward_s)

@@ -8,7 +8,7 @@ from rightsizer_engine.domain.cases import Case, Cases
 from rightsizer_engine.domain.framework import framework
 from rightsizer_engine.domain.layout import Layout
 from rightsizer_engine.domain.workload import Workload
-from rightsizer_engine.estimate.host_time import HOST_CLASSES, host_class
+from rightsizer_engine.estimate.step.host_time import HOST_CLASSES, host_class
 from rightsizer_engine.estimate.uncertainty import (
     Z_80,
     coefficients,

@@ -14,10 +14,10 @@ from rightsizer_engine.domain.cases import Case, Cases
 from rightsizer_engine.domain.framework import framework
 from rightsizer_engine.domain.layout import Layout
 from rightsizer_engine.domain.workload import Method, Precision, Workload
-from rightsizer_engine.estimate.kernels import generation, rates
 from rightsizer_engine.estimate.parameters import load_step_time
 from rightsizer_engine.estimate.prediction import tokens_and_least_s
-from rightsizer_engine.estimate.schedule import stage_layers
+from rightsizer_engine.estimate.step.kernels import generation, rates
+from rightsizer_engine.estimate.step.schedule import stage_layers
 from rightsizer_engine.estimate.work import layer_work
 
 NET = Architecture(

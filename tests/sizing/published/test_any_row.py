@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from rightsizer_engine.domain.cases import Cases
 from rightsizer_engine.errors import RightsizerError
-from rightsizer_engine.estimate import memory
+from rightsizer_engine.estimate.memory import device_memory
 from rightsizer_engine.published.rows import COLUMNS, OPTIONAL_COLUMNS, case_from_row
 
 ROW = {
@@ -32,7 +32,7 @@ def test_any_text_gives_a_case_or_a_reason(changes):
         found = case_from_row(ROW | changes)
     except RightsizerError:
         return
-    shape, needed = found.architecture, memory.estimate(Cases.of(found)).allocated_bytes
+    shape, needed = found.architecture, device_memory.estimate(Cases.of(found)).allocated_bytes
     assert min(shape.layers, shape.hidden, shape.heads, shape.kv_heads, shape.vocab, found.layout.gpus) >= 1
     assert shape.parameters_total > 0
     assert np.all(np.isfinite(needed) & (needed > 0))

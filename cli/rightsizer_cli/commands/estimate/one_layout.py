@@ -9,7 +9,7 @@ from rightsizer_cli.output.console import echo_json, show
 from rightsizer_cli.output.render import measured_lines, option_tables, request_line
 from rightsizer_cli.requests.flags import HardwareFlags, JobFlags, LayoutFlags
 from rightsizer_cli.requests.one_layout import is_whole_run, priced
-from rightsizer_engine.estimate.memory import Verdict
+from rightsizer_engine.estimate.memory.device_memory import Verdict
 from rightsizer_engine.search.explain import evidence_text, familiarity_of
 from rightsizer_engine.search.reasons import gpus_text, layout_text
 from rightsizer_engine.search.types import Plan

@@ -23,9 +23,9 @@ from rightsizer_engine.domain.workload import (
     Recompute,
     Workload,
 )
-from rightsizer_engine.estimate import memory
-from rightsizer_engine.estimate.memory_activations import loss_bytes, saved_activations
-from rightsizer_engine.estimate.memory_stage import in_flight
+from rightsizer_engine.estimate.memory import device_memory
+from rightsizer_engine.estimate.memory.activations import loss_bytes, saved_activations
+from rightsizer_engine.estimate.memory.stage import in_flight
 from rightsizer_engine.estimate.parameters import load_memory
 
 NET = Architecture(
@@ -52,17 +52,17 @@ def case(*, net=NET, profile="megatron-core", gpu="H100-SXM5-80GB", facts=None, 
 
 
 def cases(**changes):
-    return memory.with_float_counts(Cases.of(case(**changes)))
+    return device_memory.with_float_counts(Cases.of(case(**changes)))
 
 
 def states(**changes):
-    found = memory.estimate(cases(**changes))
+    found = device_memory.estimate(cases(**changes))
     return tuple(float(x) for x in (found.weights_bytes, found.gradients_bytes, found.optimizer_bytes))
 
 
 def layers_bytes(**changes):
     """Activations of one micro-batch on the only stage."""
-    return float(memory.estimate(cases(**changes)).activations_bytes)
+    return float(device_memory.estimate(cases(**changes)).activations_bytes)
 
 
 @pytest.mark.parametrize(
@@ -282,18 +282,18 @@ def test_the_offloaded_share_is_a_matter_of_each_case():
         case(offload=Offload.ACTIVATIONS),
         case(offload_percent=75),
     ]
-    found = memory.estimate(memory.with_float_counts(Cases.stack(rows))).activations_bytes
+    found = device_memory.estimate(device_memory.with_float_counts(Cases.stack(rows))).activations_bytes
     assert list(found) == [x * T * (REPLICATED + ATTENTION + MLP) for x in (1, 0, 4)]
 
 
 def test_transformer_engine_keeps_a_gradient_of_each_matrix_shape():
-    found = memory.estimate(cases()).workspaces_bytes - load_memory().workspace_bytes
+    found = device_memory.estimate(cases()).workspaces_bytes - load_memory().workspace_bytes
     assert float(found) == 2 * LAYER
     sparse = dataclasses.replace(NET, experts=8, top_k=2, expert_ffn_hidden=4, shared_experts=1)
-    found = memory.estimate(cases(net=sparse)).workspaces_bytes - load_memory().workspace_bytes
+    found = device_memory.estimate(cases(net=sparse)).workspaces_bytes - load_memory().workspace_bytes
     assert float(found) == 2 * (192 + 96 + 64 + 96)  # attention, the shared expert, the router, one expert
     mixed = dataclasses.replace(sparse, dense_layers=1)
-    found = memory.estimate(cases(net=mixed)).workspaces_bytes - load_memory().workspace_bytes
+    found = device_memory.estimate(cases(net=mixed)).workspaces_bytes - load_memory().workspace_bytes
     assert float(found) == 2 * (192 + 384 + 96 + 64 + 96)
 
 
@@ -301,7 +301,7 @@ def test_transformer_engine_keeps_a_gradient_of_each_matrix_shape():
     ("sharding", "buckets"), [(Sharding.NONE, 0), (Sharding.ZERO1, 1), (Sharding.ZERO3, 1)]
 )
 def test_deepspeed_has_its_buckets_where_it_shards(sharding, buckets):
-    found = memory.estimate(cases(profile="deepspeed-zero", dp=2, sharding=sharding))
+    found = device_memory.estimate(cases(profile="deepspeed-zero", dp=2, sharding=sharding))
     assert float(found.buckets_bytes) == pytest.approx(buckets * 2**33 * load_memory().bucket_scale)
 
 
@@ -317,12 +317,12 @@ def test_deepspeed_has_its_buckets_where_it_shards(sharding, buckets):
 )
 def test_a_stage_holds_its_share_of_the_layers(layers, profile, stage, held):
     some = cases(net=dataclasses.replace(NET, layers=layers), profile=profile, pp=4, micro_batches=1)
-    found = memory.stage_memory(some, load_memory(), np.asarray(stage))
+    found = device_memory.stage_memory(some, load_memory(), np.asarray(stage))
     assert float(found.activations_bytes) == held * float(_layer(profile))
 
 
 def _layer(profile):
-    return memory.estimate(cases(profile=profile, micro_batches=1)).activations_bytes / 4
+    return device_memory.estimate(cases(profile=profile, micro_batches=1)).activations_bytes / 4
 
 
 def test_experts_split_over_tensor_ranks_too():
@@ -377,24 +377,24 @@ def test_micro_batches_in_flight_follow_the_schedule(pipeline, group, stage, mic
     ("stage", "held"), [(0, LAYER * 2 + ENDS / 2), (1, LAYER * 2 + ENDS / 2)], ids=["embedding", "head"]
 )
 def test_each_of_two_stages_holds_half_the_layers_and_one_end(stage, held):
-    found = memory.stage_memory(cases(pp=2), load_memory(), np.asarray(stage))
+    found = device_memory.stage_memory(cases(pp=2), load_memory(), np.asarray(stage))
     assert float(found.weights_bytes) == 2 * held
 
 
 def test_a_tied_embedding_is_copied_to_the_last_of_several_stages_only():
     net = dataclasses.replace(NET, tied_embeddings=True)
     assert states(net=net)[0] == 2 * (4 * LAYER + ENDS / 2)
-    last = memory.stage_memory(cases(net=net, pp=2), load_memory(), np.asarray(1))
+    last = device_memory.stage_memory(cases(net=net, pp=2), load_memory(), np.asarray(1))
     assert float(last.weights_bytes) == 2 * (2 * LAYER + ENDS / 2)
 
 
 def test_zero_3_gathers_whole_layers_for_a_moment():
     """FSDP2 holds its fitted share of three layers, and the embedding and the head, in 16 bits."""
-    found = memory.estimate(cases(profile="torchtitan", dp=4, sharding=Sharding.ZERO3, micro_batch=64))
+    found = device_memory.estimate(cases(profile="torchtitan", dp=4, sharding=Sharding.ZERO3, micro_batch=64))
     layers = 3 * load_memory().unsharded_layers
     assert float(found.unsharded_bytes) == pytest.approx(2 * (layers * LAYER + ENDS), rel=1e-12)
 
 
 def test_qlora_unpacks_its_largest_matrix():
-    found = memory.estimate(cases(profile="peft", method=Method.QLORA, micro_batch=64))
+    found = device_memory.estimate(cases(profile="peft", method=Method.QLORA, micro_batch=64))
     assert float(found.unsharded_bytes) == 2 * 8 * 16  # of 8 x 16 in the MLP, and 192 / 4 in attention

@@ -25,9 +25,9 @@ from rightsizer_engine.domain.workload import (
     Recompute,
     Workload,
 )
-from rightsizer_engine.estimate import step_time
 from rightsizer_engine.estimate.parameters import load_step_time
-from rightsizer_engine.estimate.schedule import bubble_s
+from rightsizer_engine.estimate.step import step_time
+from rightsizer_engine.estimate.step.schedule import bubble_s
 
 NET = Architecture(
     name="net", layers=4, hidden=8, ffn_hidden=16, heads=2, kv_heads=1, head_dim=4, vocab=32

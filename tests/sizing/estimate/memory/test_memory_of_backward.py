@@ -14,7 +14,7 @@ from rightsizer_engine.domain.cases import Case, Cases
 from rightsizer_engine.domain.framework import framework
 from rightsizer_engine.domain.layout import Layout
 from rightsizer_engine.domain.workload import Workload
-from rightsizer_engine.estimate import memory
+from rightsizer_engine.estimate.memory import device_memory
 from rightsizer_engine.estimate.parameters import load_memory
 
 T = 16
@@ -33,7 +33,7 @@ def working_bytes(net=NET, profile="megatron-core", **layout):
         framework=framework(profile),
         layout=Layout(pp=2, micro_batches=2, **layout),
     )
-    return float(memory.stage_memory(Cases.of(case), load_memory(), np.asarray(0)).working_bytes)
+    return float(device_memory.stage_memory(Cases.of(case), load_memory(), np.asarray(0)).working_bytes)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from rightsizer_engine.domain.columns import Array
 from rightsizer_engine.domain.framework import KernelStyle, SelectiveRecompute
 from rightsizer_engine.domain.linear import attention_share, linear_share
 from rightsizer_engine.domain.workload import AttentionKernel, LossKernel, Precision, Recompute
-from rightsizer_engine.estimate.memory_states import adapters_only
+from rightsizer_engine.estimate.memory.states import adapters_only
 from rightsizer_engine.estimate.parameters import Parameters
 from rightsizer_engine.estimate.work import adapts, attention_kernel
 from rightsizer_engine.values import immutable

@@ -17,30 +17,22 @@ from rightsizer_engine.domain.cases import Cases
 from rightsizer_engine.domain.columns import Array
 from rightsizer_engine.domain.layout import Offload, Sharding
 from rightsizer_engine.domain.workload import LossKernel, Precision
-from rightsizer_engine.estimate.attention import attention
 from rightsizer_engine.estimate.collectives import (
     expert_replicas,
     expert_shard_ranks,
     group,
-    links,
     ring_s,
     send_s,
     shard_ranks,
 )
-from rightsizer_engine.estimate.host_time import HOST_CLASSES, host_class
-from rightsizer_engine.estimate.kernels import kernels, rates
-from rightsizer_engine.estimate.layer_time import (
-    LayerTime,
-    StepInputs,
-    accumulated_s,
-    compiled,
-    forward_passes,
-    host_link_bytes_per_s,
-    layer_time,
-)
 from rightsizer_engine.estimate.parameters import Parameters, load_step_time
-from rightsizer_engine.estimate.schedule import bubble_s, stage_layers
-from rightsizer_engine.estimate.work import BF16_BYTES, frozen, layer_work, trained_ends
+from rightsizer_engine.estimate.step.host_time import HOST_CLASSES, host_class
+from rightsizer_engine.estimate.step.inputs import StepInputs, step_inputs
+from rightsizer_engine.estimate.step.layer_compute import accumulated_s, compiled
+from rightsizer_engine.estimate.step.layer_time import LayerTime, forward_passes, layer_time
+from rightsizer_engine.estimate.step.layer_traffic import host_link_bytes_per_s
+from rightsizer_engine.estimate.step.schedule import bubble_s, stage_layers
+from rightsizer_engine.estimate.work import BF16_BYTES, frozen, trained_ends
 from rightsizer_engine.values import immutable
 
 _HOST_UPDATES_PER_S = 3.9e9
@@ -91,20 +83,6 @@ class StepTime:
 def estimate(cases: Cases, parameters: Parameters | None = None) -> StepTime:
     """The step time of each case; `parameters` default to the fitted ones in the package."""
     return price(step_inputs(cases, parameters if parameters is not None else load_step_time()))
-
-
-def step_inputs(cases: Cases, parameters: Parameters) -> StepInputs:
-    """Shapes, kernels, rates and links of the cases."""
-    work, speed = layer_work(cases), rates(cases, parameters)
-    return StepInputs(
-        cases=cases,
-        work=work,
-        kernels=kernels(cases, work, speed, parameters),
-        attention=attention(cases, work, speed, parameters),
-        rates=speed,
-        links=links(cases, parameters),
-        parameters=parameters,
-    )
 
 
 def price(inputs: StepInputs, layer: LayerTime | None = None) -> StepTime:

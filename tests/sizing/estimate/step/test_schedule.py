@@ -6,7 +6,7 @@ from rightsizer_engine.domain.cases import Case, Cases
 from rightsizer_engine.domain.framework import framework
 from rightsizer_engine.domain.layout import Layout
 from rightsizer_engine.domain.workload import Workload
-from rightsizer_engine.estimate.schedule import bubble_s, stage_layers
+from rightsizer_engine.estimate.step.schedule import bubble_s, stage_layers
 
 
 def cases(pp: int, vpp: int = 1, micro_batches: int = 8, model: str = "meta-llama/Llama-3.1-8B") -> Cases:

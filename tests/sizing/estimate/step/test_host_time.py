@@ -9,8 +9,8 @@ from rightsizer_engine.domain.cases import Case, Cases
 from rightsizer_engine.domain.framework import framework
 from rightsizer_engine.domain.layout import Layout, Sharding
 from rightsizer_engine.domain.workload import Method, Workload
-from rightsizer_engine.estimate.host_time import launches_s
 from rightsizer_engine.estimate.parameters import load_step_time
+from rightsizer_engine.estimate.step.host_time import launches_s
 
 TIMES = load_step_time().replace(
     host_layer_s_core=0.1,

@@ -15,9 +15,9 @@ import numpy as np
 
 from rightsizer_engine.domain.cases import Cases
 from rightsizer_engine.domain.columns import Array
-from rightsizer_engine.estimate.memory_per_stage import StageMemory, stages
-from rightsizer_engine.estimate.memory_stage import ends_lighter, in_flight
-from rightsizer_engine.estimate.memory_states import Adapters, StateRates, States, state_rates, states
+from rightsizer_engine.estimate.memory.per_stage import StageMemory, stages
+from rightsizer_engine.estimate.memory.stage import ends_lighter, in_flight
+from rightsizer_engine.estimate.memory.states import Adapters, StateRates, States, state_rates, states
 from rightsizer_engine.estimate.parameters import Parameters, load_memory
 from rightsizer_engine.estimate.uncertainty import quantile
 from rightsizer_engine.values import immutable

@@ -12,7 +12,7 @@ from rightsizer_engine.domain.framework import framework
 from rightsizer_engine.domain.layout import Layout
 from rightsizer_engine.domain.linear import delta_rule_flop, lightning_flop
 from rightsizer_engine.domain.workload import AttentionKernel, Workload
-from rightsizer_engine.estimate import step_time
+from rightsizer_engine.estimate.step import step_time
 
 K = AttentionKernel
 

@@ -11,14 +11,14 @@ from rightsizer_engine.domain.cases import Cases
 from rightsizer_engine.domain.columns import Array
 from rightsizer_engine.domain.layout import Sharding
 from rightsizer_engine.domain.workload import Method, Quantiser, Recompute
-from rightsizer_engine.estimate.memory_activations import (
+from rightsizer_engine.estimate.memory.activations import (
     SavedActivations,
     loss_bytes,
     saved_activations,
     tower_bytes,
 )
-from rightsizer_engine.estimate.memory_stage import PipelineStage, stage
-from rightsizer_engine.estimate.memory_states import Adapters, LayerWeights, adapters_only, layer_weights
+from rightsizer_engine.estimate.memory.stage import PipelineStage, stage
+from rightsizer_engine.estimate.memory.states import Adapters, LayerWeights, adapters_only, layer_weights
 from rightsizer_engine.estimate.parameters import Parameters
 from rightsizer_engine.estimate.work import offloaded_share
 from rightsizer_engine.values import immutable

@@ -14,8 +14,8 @@ from rightsizer_engine.domain.architecture import (
 from rightsizer_engine.domain.cases import Cases
 from rightsizer_engine.domain.columns import Array, Columns
 from rightsizer_engine.domain.framework import StageBalance
-from rightsizer_engine.estimate.memory_activations import adapter_parameters, trains_embeddings
-from rightsizer_engine.estimate.memory_states import Adapters, LayerWeights, embeddings
+from rightsizer_engine.estimate.memory.activations import adapter_parameters, trains_embeddings
+from rightsizer_engine.estimate.memory.states import Adapters, LayerWeights, embeddings
 from rightsizer_engine.values import immutable
 
 

@@ -19,8 +19,8 @@ from rightsizer_engine.domain.cases import Cases
 from rightsizer_engine.domain.columns import Array
 from rightsizer_engine.domain.linear import attention_share
 from rightsizer_engine.domain.workload import AttentionKernel
-from rightsizer_engine.estimate.kernels import GENERATIONS, GpuRates, smooth_maximum
 from rightsizer_engine.estimate.parameters import Parameters
+from rightsizer_engine.estimate.step.kernels import GENERATIONS, GpuRates, smooth_maximum
 from rightsizer_engine.estimate.work import BF16_BYTES, LayerWork, attention_kernel
 from rightsizer_engine.values import immutable
 

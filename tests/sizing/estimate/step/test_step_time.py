@@ -20,9 +20,11 @@ from rightsizer_engine.domain.workload import (
     ScaleGranularity,
     Workload,
 )
-from rightsizer_engine.estimate import step_time
-from rightsizer_engine.estimate.layer_time import accumulated_s, layer_time
 from rightsizer_engine.estimate.parameters import load_step_time
+from rightsizer_engine.estimate.step import step_time
+from rightsizer_engine.estimate.step.inputs import step_inputs
+from rightsizer_engine.estimate.step.layer_compute import accumulated_s
+from rightsizer_engine.estimate.step.layer_time import layer_time
 from rightsizer_engine.published.rows import case_from_row
 
 ROWS = list(csv.DictReader((Path(__file__).parent / "published_steps.csv").read_text("utf-8").splitlines()))
@@ -321,7 +323,7 @@ def test_sums_of_gradients_weigh_on_small_micro_batches() -> None:
 def test_launches_as_slow_as_the_gpu_make_it_wait_and_far_slower_or_faster_ones_do_not_add() -> None:
     """The smooth maximum of both: 2^(1/4) where they are equal, the larger one far away."""
     eager = replace(case(sharding=Sharding.NONE), framework=framework("megatron-lm-2022"))
-    known = step_time.step_inputs(Cases.of(eager), load_step_time())
+    known = step_inputs(Cases.of(eager), load_step_time())
     alone = layer_time(replace(known, parameters=known.parameters.replace(host_layer_s_megatron=1e-9)))
     slow = layer_time(replace(known, parameters=known.parameters.replace(host_layer_s_megatron=1.0)))
     equal = known.parameters.replace(host_layer_s_megatron=float(alone.forward_s))
@@ -344,7 +346,7 @@ def test_launches_as_slow_as_the_gpu_make_it_wait_and_far_slower_or_faster_ones_
 def test_gradients_summed_outside_of_matmuls_cost_traffic(name, precision, year, ratio) -> None:
     one = case(sharding=Sharding.NONE)
     workload = replace(one.workload, precision=precision, library_year=year)
-    known = step_time.step_inputs(
+    known = step_inputs(
         Cases.of(replace(one, framework=framework(name), workload=workload)), load_step_time()
     )
     full = 1e9 * known.parameters.accumulate_bytes / float(known.rates.hbm_bytes_per_s)

@@ -12,8 +12,8 @@ from rightsizer_engine.domain.columns import Columns
 from rightsizer_engine.domain.hardware import Cluster
 from rightsizer_engine.domain.layout import Layout
 from rightsizer_engine.domain.workload import Precision, Workload
-from rightsizer_engine.estimate import kernels
 from rightsizer_engine.estimate.parameters import load_curves, load_step_time
+from rightsizer_engine.estimate.step import kernels
 
 P = load_curves()
 A100: Any = SimpleNamespace(hbm_bytes_per_s=np.asarray(1.7e12), multiprocessors=np.asarray(108))

@@ -10,7 +10,7 @@ from rightsizer_engine.domain.cases import Case, Cases
 from rightsizer_engine.domain.framework import framework
 from rightsizer_engine.domain.layout import Layout, Offload, Sharding
 from rightsizer_engine.domain.workload import LossKernel, Method, Precision, Recompute, Workload
-from rightsizer_engine.estimate import memory, memory_per_stage
+from rightsizer_engine.estimate.memory import device_memory, per_stage
 from rightsizer_engine.estimate.parameters import load_memory
 from rightsizer_engine.estimate.uncertainty import memory_sigma
 
@@ -34,16 +34,16 @@ def case(*, architecture=LLAMA, profile="megatron-core", **changes):
 
 
 def peak(**changes):
-    return float(memory.estimate(Cases.of(case(**changes))).allocated_bytes)
+    return float(device_memory.estimate(Cases.of(case(**changes))).allocated_bytes)
 
 
 def causes(**changes):
-    found = memory.estimate(Cases.of(case(**changes)))
+    found = device_memory.estimate(Cases.of(case(**changes)))
     return {f.name: float(getattr(found, f.name)) for f in dataclasses.fields(found)}
 
 
 def test_totals_are_sums_of_causes():
-    found = memory.estimate(Cases.of(case(pp=2, tp=2)))
+    found = device_memory.estimate(Cases.of(case(pp=2, tp=2)))
     parts = {f.name: getattr(found, f.name) for f in dataclasses.fields(found)}
     assert found.device_bytes == pytest.approx(sum(parts.values()))
     assert found.device_bytes > found.reserved_bytes > found.allocated_bytes
@@ -59,9 +59,9 @@ def test_totals_are_sums_of_causes():
     ids=["pipeline", "FSDP", "QLoRA on batches of any length"],
 )
 def test_totals_without_causes_are_those_with_them(changes):
-    cases, p = memory.with_float_counts(Cases.of(case(**changes))), load_memory()
-    some = memory_per_stage.stages(cases, p, memory.candidates(cases))
-    whole, totals = memory.fullest_stage(cases, p, some), memory.peak(cases, p, some)
+    cases, p = device_memory.with_float_counts(Cases.of(case(**changes))), load_memory()
+    some = per_stage.stages(cases, p, device_memory.candidates(cases))
+    whole, totals = device_memory.fullest_stage(cases, p, some), device_memory.peak(cases, p, some)
     assert totals.allocated_bytes == pytest.approx(whole.allocated_bytes, rel=1e-12)
     assert totals.device_bytes == pytest.approx(whole.device_bytes, rel=1e-12)
 
@@ -95,7 +95,7 @@ def test_a_gpt_layer_keeps_what_korthikanti_counts():
 def test_the_first_stage_holds_as_many_micro_batches_as_there_are_stages():
     one = causes(pp=1, micro_batches=1)["activations_bytes"]
     index = np.asarray(0)
-    held = memory.stage_memory(Cases.of(case(pp=4, micro_batches=16)), load_memory(), index)
+    held = device_memory.stage_memory(Cases.of(case(pp=4, micro_batches=16)), load_memory(), index)
     assert float(held.activations_bytes) == pytest.approx(one)
 
 
@@ -134,8 +134,8 @@ def test_a_share_of_the_activations_can_stay():
 
 def test_columns_give_what_single_cases_give():
     rows = [case(tp=t, pp=p) for t in (1, 2, 4) for p in (1, 2, 4)]
-    together = memory.estimate(Cases.stack(rows)).device_bytes
-    alone = [float(memory.estimate(Cases.of(row)).device_bytes) for row in rows]
+    together = device_memory.estimate(Cases.stack(rows)).device_bytes
+    alone = [float(device_memory.estimate(Cases.of(row)).device_bytes) for row in rows]
     assert together == pytest.approx(alone)
 
 
@@ -198,11 +198,11 @@ def test_zero_stages_shard_more_and_more_of_the_states(layout):
 
 
 def test_a_peak_above_the_limit_never_fits_and_doubt_counts_against_it():
-    found = memory.estimate(Cases.of(case(sharding=Sharding.ZERO1, recompute=Recompute.FULL)))
-    room = found.device_bytes / memory.MEMORY_LIMIT
-    assert not memory.fits(found, room * 0.99)
-    assert memory.fits(found, room * 1.01)
-    assert not memory.fits(found, room * 1.01, 0.2)
+    found = device_memory.estimate(Cases.of(case(sharding=Sharding.ZERO1, recompute=Recompute.FULL)))
+    room = found.device_bytes / device_memory.MEMORY_LIMIT
+    assert not device_memory.fits(found, room * 0.99)
+    assert device_memory.fits(found, room * 1.01)
+    assert not device_memory.fits(found, room * 1.01, 0.2)
 
 
 def test_every_kind_of_group_brings_a_communicator():
@@ -214,13 +214,17 @@ def test_every_kind_of_group_brings_a_communicator():
 
 @pytest.mark.parametrize(
     ("room", "verdict"),
-    [(1.4, memory.Verdict.FITS), (1.0, memory.Verdict.TIGHT), (0.6, memory.Verdict.DOES_NOT_FIT)],
+    [
+        (1.4, device_memory.Verdict.FITS),
+        (1.0, device_memory.Verdict.TIGHT),
+        (0.6, device_memory.Verdict.DOES_NOT_FIT),
+    ],
     ids=["room to spare", "at the limit", "far too little"],
 )
 def test_only_what_cannot_fit_is_said_not_to(room, verdict):
-    found = memory.estimate(Cases.of(case(pp=2, tp=2)))
+    found = device_memory.estimate(Cases.of(case(pp=2, tp=2)))
     needed = float(found.allocated_bytes + found.context_bytes)
-    assert memory.verdict(found, room * needed, 0.1) is verdict
+    assert device_memory.verdict(found, room * needed, 0.1) is verdict
 
 
 @pytest.mark.parametrize(
@@ -246,7 +250,10 @@ def test_llama3_405b_is_never_said_not_to_fit(dp, cp, micro_batches, sequence_to
     )
     cases = Cases.of(one)
     room, sigma = one.cluster.gpu.memory_bytes, float(memory_sigma(cases))
-    assert memory.verdict(memory.estimate(cases), room, sigma) is not memory.Verdict.DOES_NOT_FIT
+    assert (
+        device_memory.verdict(device_memory.estimate(cases), room, sigma)
+        is not device_memory.Verdict.DOES_NOT_FIT
+    )
 
 
 def test_a_predicted_layer_brings_its_experts_its_embedding_and_its_loss_to_the_last_stage():
@@ -257,7 +264,7 @@ def test_a_predicted_layer_brings_its_experts_its_embedding_and_its_loss_to_the_
     last = {}
     for shape in (base, ahead):
         some = Cases.of(case(architecture=shape, pp=2, ep=8, sharding=Sharding.ZERO1))
-        last[shape.mtp_layers] = memory.stage_memory(some, load_memory(), np.asarray(1))
+        last[shape.mtp_layers] = device_memory.stage_memory(some, load_memory(), np.asarray(1))
     own = float(ahead.parameters_total - base.parameters_total) - 7 / 8 * 256 * 3 * 7168 * 2048
     more = float(last[1].weights_bytes - last[0].weights_bytes) / 2
     assert more == pytest.approx(own + base.vocab * base.hidden, rel=0.01)
@@ -268,7 +275,9 @@ def test_deferred_gradients_of_the_head_wait_in_sixteen_bits():
     profile = dataclasses.replace(framework("megatron-core"), deferred_head_gradients=2)
     plain = case(tp=2, pp=2)
     waits = dataclasses.replace(plain, framework=profile)
-    one, other = (memory.stage_memory(Cases.of(c), load_memory(), np.asarray(1)) for c in (plain, waits))
+    one, other = (
+        device_memory.stage_memory(Cases.of(c), load_memory(), np.asarray(1)) for c in (plain, waits)
+    )
     expected = 2 * 4096 * 2 * (LLAMA.vocab / 2 + LLAMA.hidden)
     assert float(other.loss_bytes - one.loss_bytes) == pytest.approx(expected)
 
@@ -293,7 +302,10 @@ def test_deepseek_s_stack_keeps_what_its_report_says():
 def test_behind_leading_dense_layers_the_second_stage_may_be_the_fullest():
     shape = lookup.model("DeepSeek-V3 671B")
     some = Cases.of(case(architecture=shape, pp=16, ep=8, micro_batches=64))
-    whole, second = memory.estimate(some), memory.stage_memory(some, load_memory(), np.asarray(1))
+    whole, second = (
+        device_memory.estimate(some),
+        device_memory.stage_memory(some, load_memory(), np.asarray(1)),
+    )
     assert float(whole.device_bytes) == pytest.approx(float(second.device_bytes))
 
 
@@ -303,7 +315,7 @@ def test_deepspeed_s_pipeline_keeps_the_output_of_every_micro_batch_in_flight():
     held = {}
     for profile in ("megatron-lm-2022", "megatron-deepspeed"):
         some = Cases.of(case(profile=profile, **layout))
-        first = memory.stage_memory(some, load_memory(), np.asarray(0))
+        first = device_memory.stage_memory(some, load_memory(), np.asarray(0))
         held[profile] = float(first.activations_bytes) / boundary
     assert held == pytest.approx({"megatron-lm-2022": 4 * 8, "megatron-deepspeed": 4 * (8 + 1)})
 
@@ -318,8 +330,8 @@ def test_a_chunk_without_a_layer_holds_none_in_flight(stage, layers_in_flight):
     layout = {"pp": 4, "vpp": 2, "micro_batches": 16}
     some = Cases.of(case(architecture=shape, **layout))
     whole = Cases.of(case(architecture=shape, pp=1, micro_batches=1))
-    held = memory.stage_memory(some, load_memory(), np.asarray(stage))
-    one = float(memory.estimate(whole).activations_bytes) / 6
+    held = device_memory.stage_memory(some, load_memory(), np.asarray(stage))
+    one = float(device_memory.estimate(whole).activations_bytes) / 6
     assert float(held.activations_bytes) == pytest.approx(layers_in_flight * one)
 
 
@@ -328,7 +340,7 @@ def test_more_chunks_fly_where_more_micro_batches_pass_a_chunk_before_the_next()
     plain = case(**layout)
     wide = dataclasses.replace(plain, framework=dataclasses.replace(plain.framework, interleaved_group=5))
     held = [
-        float(memory.stage_memory(Cases.of(c), load_memory(), np.asarray(3)).activations_bytes)
+        float(device_memory.stage_memory(Cases.of(c), load_memory(), np.asarray(3)).activations_bytes)
         for c in (plain, wide)
     ]
     assert held[1] / held[0] == pytest.approx((5 + 1) / (4 + 1))
@@ -336,7 +348,10 @@ def test_more_chunks_fly_where_more_micro_batches_pass_a_chunk_before_the_next()
 
 def test_where_ends_count_as_layers_the_second_stage_may_be_the_fullest():
     some = Cases.of(case(architecture=lookup.model("Llama-3.1-405B"), tp=8, pp=16, micro_batches=64))
-    whole, second = memory.estimate(some), memory.stage_memory(some, load_memory(), np.asarray(1))
+    whole, second = (
+        device_memory.estimate(some),
+        device_memory.stage_memory(some, load_memory(), np.asarray(1)),
+    )
     assert float(whole.device_bytes) == pytest.approx(float(second.device_bytes))
 
 
@@ -346,24 +361,24 @@ def test_a_run_may_say_how_many_layers_its_ends_have():
     uneven = dataclasses.replace(
         case(architecture=shape, pp=4, micro_batches=1, recompute=Recompute.FULL), framework=profile
     )
-    held = [memory.stage_memory(Cases.of(uneven), load_memory(), np.asarray(i)) for i in (0, 1, 3)]
+    held = [device_memory.stage_memory(Cases.of(uneven), load_memory(), np.asarray(i)) for i in (0, 1, 3)]
     boundary = 2 * 4096 * LLAMA.hidden
     assert [float(h.activations_bytes) / boundary for h in held] == pytest.approx([2, 4, 3])
 
 
 @pytest.mark.parametrize(("pp", "stages"), [(1, [0]), (2, [0, 1]), (3, [0, 2, 1]), (4, [0, 3, 1])])
 def test_the_first_the_last_and_with_light_ends_the_second_stage_may_be_the_fullest(pp, stages):
-    found = memory.candidates(Cases.of(case(profile="torchtitan", pp=pp)))
+    found = device_memory.candidates(Cases.of(case(profile="torchtitan", pp=pp)))
     assert [int(index) for index in found] == stages
 
 
 def test_a_peak_at_the_limit_fits():
-    at = memory.Peak(
+    at = device_memory.Peak(
         allocated_bytes=np.asarray(90.0), slack_bytes=np.asarray(0.0), context_bytes=np.asarray(6.0)
     )
-    assert memory.fits(at, np.asarray(100.0))
-    assert not memory.fits(at, np.asarray(99.9))
-    assert not memory.fits(dataclasses.replace(at, slack_bytes=np.asarray(0.1)), np.asarray(100.0))
+    assert device_memory.fits(at, np.asarray(100.0))
+    assert not device_memory.fits(at, np.asarray(99.9))
+    assert not device_memory.fits(dataclasses.replace(at, slack_bytes=np.asarray(0.1)), np.asarray(100.0))
 
 
 @pytest.mark.parametrize(("year", "held"), [(2024.0, True), (2026.0, False), (0.0, False)])
