@@ -77,7 +77,7 @@ class BilledRun:
 
 
 @immutable
-class Offer:
+class PurchaseOption:
     """One way to have the GPUs.
 
     `usd` is this job alone: a reservation for its whole year, own GPUs for their whole life. `stream_usd` is
@@ -101,7 +101,7 @@ class OwnershipComparison:
     gpus: int
     purchase_usd: float
     jobs_a_year: float
-    offers: tuple[Offer, ...]
+    offers: tuple[PurchaseOption, ...]
     pays_from_jobs: float | None
 
 
@@ -142,7 +142,7 @@ def compare(job: BilledRun, on: Terms) -> OwnershipComparison:
     )
 
 
-def _rented(job: BilledRun, on: Terms, jobs_a_year: float) -> tuple[Offer, ...]:
+def _rented(job: BilledRun, on: Terms, jobs_a_year: float) -> tuple[PurchaseOption, ...]:
     """On demand, reserved, spot."""
     gpu_h, year_gpu_h = job.gpus * job.wall_s / 3600.0, job.gpus * _YEAR_H
     rate, reserved = on.on_demand_usd_per_gpu_h, on.on_demand_usd_per_gpu_h * on.reserved_share
@@ -151,7 +151,7 @@ def _rented(job: BilledRun, on: Terms, jobs_a_year: float) -> tuple[Offer, ...]:
     spot_usd = spot_rate * job.gpus * spot_wall_s / 3600.0
     return (
         _offer("on demand", rate, job.wall_s, rate * gpu_h, rate * gpu_h),
-        Offer(
+        PurchaseOption(
             name="reserved for a year",
             usd_per_gpu_h=reserved,
             wall_s=job.wall_s,
@@ -163,12 +163,12 @@ def _rented(job: BilledRun, on: Terms, jobs_a_year: float) -> tuple[Offer, ...]:
     )
 
 
-def _owned(job: BilledRun, on: Terms, purchase: float, jobs_a_year: float) -> Offer:
+def _owned(job: BilledRun, on: Terms, purchase: float, jobs_a_year: float) -> PurchaseOption:
     gpu_h, rate = job.gpus * job.wall_s / 3600.0, on.on_demand_usd_per_gpu_h
     kw = job.cluster.gpu.power_w * DRAW_FRACTION_OF_TDP * NODE_WATTS_PER_GPU_WATT / 1000.0
     fixed = _fixed_usd_per_year(purchase, kw, on)
     variable = kw * on.pue * on.power_usd_per_kwh
-    return Offer(
+    return PurchaseOption(
         name="owned",
         usd_per_gpu_h=fixed / (_YEAR_H * on.utilization) + variable,
         wall_s=job.wall_s,
@@ -178,8 +178,8 @@ def _owned(job: BilledRun, on: Terms, purchase: float, jobs_a_year: float) -> Of
     )
 
 
-def _offer(name: str, rate: float, wall_s: float, usd: float, stream_usd: float) -> Offer:
-    return Offer(name=name, usd_per_gpu_h=rate, wall_s=wall_s, usd=usd, stream_usd=stream_usd)
+def _offer(name: str, rate: float, wall_s: float, usd: float, stream_usd: float) -> PurchaseOption:
+    return PurchaseOption(name=name, usd_per_gpu_h=rate, wall_s=wall_s, usd=usd, stream_usd=stream_usd)
 
 
 def _fixed_usd_per_year(purchase: float, kw: float, on: Terms) -> float:

@@ -33,22 +33,22 @@ _SHORTEST_S = 60.0
 
 
 @immutable
-class Refused:
+class NoPlacement:
     """No size fits: the engine's reason or the user's mistake, and the pools that were offered."""
 
     cause: NoPlan | RightsizerError
     offer: Offer
 
 
-def choose(bounds: Bounds) -> Placement | Refused:
+def choose(bounds: Bounds) -> Placement | NoPlacement:
     """The cheapest size on what is up; if none fits, on the whole cluster. NotUnderstoodError."""
     chosen = _chosen(bounds)
-    if isinstance(chosen, Refused) and (whole := bounds.all_up) is not None:
+    if isinstance(chosen, NoPlacement) and (whole := bounds.all_up) is not None:
         return _chosen(whole)
     return chosen
 
 
-def _chosen(bounds: Bounds) -> Placement | Refused:
+def _chosen(bounds: Bounds) -> Placement | NoPlacement:
     offer = Offer()
     try:
         offer = bounds.offer()
@@ -59,8 +59,8 @@ def _chosen(bounds: Bounds) -> Placement | Refused:
     except NotUnderstoodError:
         raise
     except RightsizerError as error:
-        return Refused(cause=error, offer=offer)
-    return placement if isinstance(placement, Placement) else Refused(cause=placement, offer=offer)
+        return NoPlacement(cause=error, offer=offer)
+    return placement if isinstance(placement, Placement) else NoPlacement(cause=placement, offer=offer)
 
 
 def _agreeing(

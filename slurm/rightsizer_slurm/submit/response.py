@@ -17,7 +17,7 @@ from rightsizer_slurm.cluster.jobs import gres_gpus, noted
 from rightsizer_slurm.cluster.pools import Pool
 from rightsizer_slurm.cluster.snapshot import SlurmCluster
 from rightsizer_slurm.submit.bounds import Bounds, Offer, bounds_of, exceeded, within_gpus, without_size
-from rightsizer_slurm.submit.choice import Refused, choose
+from rightsizer_slurm.submit.choice import NoPlacement, choose
 from rightsizer_slurm.submit.constraints import NotUnderstoodError
 from rightsizer_slurm.submit.placement import AtLimit, Placement
 from rightsizer_slurm.submit.protocol import SizingRequest, SizingResponse, Verdict
@@ -56,7 +56,7 @@ def respond(
         return SizingResponse(verdict=Verdict.KEEP, say=say)
     except RightsizerError as error:
         return SizingResponse(verdict=Verdict.REFUSE, say=message(error), code="size")
-    if isinstance(chosen, Refused):
+    if isinstance(chosen, NoPlacement):
         return _refusal(chosen, bounds)
     return _verified(chosen, request, bounds.cluster) if comment.run else _sized(chosen, bounds)
 
@@ -78,7 +78,7 @@ def _verified(placement: Placement, stated: SizingRequest, cluster: SlurmCluster
     )
 
 
-def _refusal(refused: Refused, bounds: Bounds) -> SizingResponse:
+def _refusal(refused: NoPlacement, bounds: Bounds) -> SizingResponse:
     """A refusal with the bounds; its code names the one that Slurm's error should name."""
     request, offer, parts = bounds.request, refused.offer, list(refused.offer.binding)
     if isinstance(refused.cause, NoPlan):
