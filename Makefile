@@ -207,7 +207,7 @@ test-slurm:  ## the tests on that Slurm; starts one if none runs
 	$(BIN)/pytest -q $(call own,slurm) -m "slurm and $(if $(NIGHTLY),,not )nightly" -n 3 --dist loadfile --no-loadscope-reorder --durations=15 tests/e2e/loop tests/e2e/slurm_jobs tests/e2e/slurm
 
 SLURM_NEWER := $(addprefix tests/e2e/slurm/,test_slurm_cluster.py \
-  test_slurm_sizing.py::test_a_job_gets_the_size_that_the_terminal_is_told \
+  test_slurm_sizing.py::test_a_job_gets_the_size_on_the_terminal \
   test_slurm_sizing.py::test_less_time_takes_more_gpus \
   test_slurm_enforce.py::test_a_held_job_is_not_released_before_it_is_sized \
   test_slurm_enforce.py::test_a_refused_job_ends_with_its_reason_and_its_owner_cannot_run_it \

@@ -60,7 +60,7 @@ class ApiClient:
         return found
 
     def _path(self, kind: str) -> str:
-        """Of the objects of a kind; {} is where their namespace comes."""
+        """The path of the objects of a kind; {} stands for their namespace."""
         if kind.lower() not in self._paths:
             self._paths = self._discovered()
         if kind.lower() not in self._paths:

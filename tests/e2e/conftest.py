@@ -37,7 +37,7 @@ SLURM_CONTROL = Path(__file__).resolve().parent / "slurm" / "cluster.py"
 
 
 def patience(within_s: float) -> float:
-    """How long a wait may take here."""
+    """The longest wait on this machine."""
     return min(PATIENCE * within_s, LONGEST_WAIT_S)
 
 
@@ -71,7 +71,7 @@ def _module(nodeid: str) -> str:
 
 
 class Clusters(LoadScopeScheduling):
-    """Modules, or groups of them, each on the next cluster that is free; the Makefile says of how many."""
+    """Assigns modules, or groups of them, to the next free cluster; the Makefile sets their number."""
 
     def _split_scope(self, nodeid: str) -> str:
         module = _module(nodeid)
@@ -83,7 +83,7 @@ class Clusters(LoadScopeScheduling):
 
 @pytest.hookimpl
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Clusters | None:
-    """Whole groups, where they are asked for: the tests of a group come in their order."""
+    """Schedule whole groups, if requested: the tests of a group come in their order."""
     grouped = config.getoption("dist") == "loadgroup" and "kubernetes" in config.option.markexpr
     return Clusters(config, log) if grouped else None
 
@@ -102,11 +102,11 @@ class Cluster:
 
     @functools.cached_property
     def api(self) -> ApiClient:
-        """The administrator's requests; what is asked again and again goes this way."""
+        """The administrator's requests, for frequent polling."""
         return ApiClient(self.kubeconfig)
 
     def kubectl(self, *arguments: str | Path, text: str | None = None) -> str:
-        """What kubectl prints; a failure raises with what it says."""
+        """The output of kubectl; a failure raises with the output."""
         argv = [self.kubectl_path, f"--kubeconfig={self.kubeconfig}", *arguments]
         done = subprocess.run(argv, check=False, capture_output=True, text=True, input=text)
         if done.returncode != 0:
@@ -118,7 +118,7 @@ class Cluster:
         self.kubectl("apply", "--namespace", namespace, "--filename", "-", text=manifest)
 
     def logs(self, pod: str, namespace: str = "default") -> str:
-        """What the pod has printed; nothing if it cannot be asked yet."""
+        """The pod's log so far; empty if it cannot be read yet."""
         argv = [self.kubectl_path, f"--kubeconfig={self.kubeconfig}", "logs", pod, "--namespace", namespace]
         return subprocess.run(argv, check=False, capture_output=True, text=True).stdout
 
@@ -243,14 +243,14 @@ class Slurm:
         )
 
     def run(self, *argv: str | Path, user: str | None = None, cwd: Path | None = None) -> str:
-        """What a command prints; a failure raises with what it says."""
+        """The output of a command; a failure raises with the output."""
         done = self.ask(*argv, user=user, cwd=cwd)
         if done.returncode != 0:
             raise RuntimeError(f"{' '.join(map(str, argv))}: {done.stderr.strip()}")
         return done.stdout
 
     def job(self, job: str) -> dict[str, str]:
-        """A job as `scontrol show job` tells it, field by field."""
+        """The fields of a job from `scontrol show job`."""
         shown = self.run("scontrol", "--oneliner", "show", "job", job)
         return dict(re.findall(r"(?:^| )([A-Z][A-Za-z/:]*)=(.*?)(?= [A-Z][A-Za-z/:]*=|$)", shown.strip()))
 

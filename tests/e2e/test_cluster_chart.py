@@ -1,4 +1,4 @@
-"""What Helm makes of the chart's values; no cluster is asked."""
+"""Helm's output for the chart's values, without a cluster."""
 
 import subprocess
 from pathlib import Path
@@ -83,7 +83,7 @@ def test_two_replicas_prefer_two_nodes_and_are_drained_one_by_one(render):
     assert ("PodDisruptionBudget", "here") not in render("replicas=2", "podDisruptionBudget=false")
 
 
-def test_a_spread_selects_the_operator_s_pods_unless_it_says_otherwise(render):
+def test_a_spread_selects_the_operator_s_pods_by_default(render):
     spread = '{"maxSkew":1,"topologyKey":"zone","whenUnsatisfiable":"ScheduleAnyway"}'
     found = pod(render(f"topologySpreadConstraints=[{spread}]"))["spec"]["topologySpreadConstraints"]
     assert found[0]["labelSelector"]["matchLabels"]["app.kubernetes.io/instance"] == "here"

@@ -24,7 +24,7 @@ def _progress(cluster, namespace):
     return max((_step_and_world(log) for log in logs), default=(0, 0))
 
 
-def test_torchrun_trains_on_two_nodes_and_goes_on_when_one_dies(cluster, namespace):
+def test_torchrun_trains_on_two_nodes_and_continues_when_one_dies(cluster, namespace):
     cluster.apply(JOB.replace("{script}", str(SCRIPT)), namespace)
     cluster.wait("a world of two", lambda: _progress(cluster, namespace)[1] == 2, within_s=240)
     assert set(_workers(cluster, namespace)) == {"n2", "n3"}

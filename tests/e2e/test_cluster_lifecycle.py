@@ -14,7 +14,7 @@ STATE = Path("/var/lib/rightsizer-cluster")
 
 
 def _left(name):
-    """What this machine has of the cluster, found by other means than cluster.py's."""
+    """Remains of the cluster on this machine, found without cluster.py."""
     commands = [p.read_bytes() for p in Path("/proc").glob("[0-9]*/cmdline") if _readable(p)]
     processes = [c.decode() for c in commands if f"{STATE}/{name}/".encode() in c]
     mounts = [line for line in Path("/proc/mounts").read_text().splitlines() if f"{STATE}/{name}/" in line]

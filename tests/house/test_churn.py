@@ -1,4 +1,4 @@
-"""What the bench of churn counts as growth, as a missed change and as a change that can be made."""
+"""The bench of churn: growth, missed changes, and the changes that it can make."""
 
 import random
 import sys

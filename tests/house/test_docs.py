@@ -1,4 +1,4 @@
-"""What exists is named in the docs, and what the docs show works."""
+"""The docs name every command, option, field, metric, path and page, and their commands work."""
 
 import re
 import sys
@@ -36,7 +36,7 @@ def test_every_command_has_a_section_with_an_example(command):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_option_is_named_where_its_command_is_told(command):
+def test_every_option_is_in_its_command_s_section(command):
     options = {opt for p in parameters(command) for opt in p.opts if opt.startswith("--")}
     told = (
         section(command) + DOCS["commands.md"].split("## Options that commands share\n")[1].split("\n## ")[0]
@@ -134,7 +134,7 @@ def test_every_layer_to_contribute_to_has_tests():
 
 
 @pytest.mark.parametrize(("name", "file"), re.findall(r"`([A-Z_]\w+)` in `([\w/.]+\.py)`", CONTRIBUTING))
-def test_every_name_to_extend_is_where_the_guide_says(name, file):
+def test_every_name_to_extend_is_in_the_file_that_the_guide_names(name, file):
     assert re.search(rf"^(class )?{name}\b", (ROOT / file).read_text(), flags=re.M)
 
 
@@ -165,7 +165,7 @@ def test_the_readme_leads_to_the_first_page_in_at_most_700_words():
 
 
 @pytest.mark.parametrize("page", ["README.md", "index.md"])
-def test_the_front_pages_open_with_a_command_and_its_answer(page):
+def test_the_front_pages_open_with_a_command_and_its_output(page):
     opening = DOCS[page].split("\n## ")[0]
     assert re.search(r"^    \$ rightsizer plan .*\n    \d+ \S+ .* done in ", opening, flags=re.M)
 
@@ -178,7 +178,7 @@ TOLD = [*ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/README.md"), *ROOT.g
 @pytest.mark.parametrize(
     "page", [each.relative_to(ROOT) for each in TOLD if each.name != "install.md"], ids=str
 )
-def test_only_the_install_page_tells_how_to_install(page):
+def test_only_the_install_page_has_install_commands(page):
     assert not re.findall(INSTALLING, (ROOT / page).read_text(), flags=re.M)
 
 

@@ -1,4 +1,4 @@
-"""Every example manifest is a plan with an answer."""
+"""Every example manifest is a plan that can be sized."""
 
 from pathlib import Path
 

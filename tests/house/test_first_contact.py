@@ -14,7 +14,7 @@ SEALS = {"wave 2": "790ded88999c", "wave 3": "ff8f85ed6d44"}
 """The seal of each wave's last line: it covers that line and all before it."""
 
 
-def test_known_waves_stand_as_they_were_written():
+def test_known_waves_are_unchanged():
     last = {line["wave"]: line["seal"] for line in read()}
     assert {wave: last[wave] for wave in SEALS} == SEALS
 

@@ -56,7 +56,7 @@ def offered(package: str) -> set[str]:
 
 
 @pytest.mark.parametrize("package", FACES)
-def test_public_names_are_what_all_says(package):
+def test_public_names_equal_all(package):
     module = importlib.import_module(package)
     constants = {name for name in module.__all__ if name in vars(module) and name.isupper()}
     assert set(module.__all__) - constants == offered(package)
@@ -98,7 +98,7 @@ def test_no_folder_holds_more_modules_than_a_person_overlooks():
     assert not crowded
 
 
-def test_every_package_folder_says_what_it_is_for():
+def test_every_package_folder_states_its_purpose():
     inits = [folder / "__init__.py" for folder in package_folders()]
     assert not [path for path in inits if not ast.get_docstring(ast.parse(path.read_text()))]
 

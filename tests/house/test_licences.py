@@ -1,4 +1,4 @@
-"""What we ship is permissive, and what we import is declared."""
+"""Shipped packages are permissive, and imported ones are declared."""
 
 import ast
 import re
@@ -53,7 +53,7 @@ def test_every_exception_is_of_a_package_that_we_ship():
     ],
     ids=lambda value: value.splitlines()[0][:30],
 )
-def test_a_package_is_refused_whose_licence_is_copyleft_or_cannot_be_read(tmp_path, headers, licence):
+def test_a_package_with_a_copyleft_or_unreadable_licence_is_refused(tmp_path, headers, licence):
     install(tmp_path, headers)
     with pytest.raises(BuildError, match=re.escape(licence)):
         licences.check(tmp_path)

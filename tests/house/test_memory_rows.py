@@ -21,5 +21,5 @@ from bench.memory_rows import kind_of
         ("tool not stated", ""),
     ],
 )
-def test_the_first_sign_in_the_note_says_which_memory_was_read(note, kind):
+def test_the_first_marker_in_the_note_decides_the_kind_of_memory(note, kind):
     assert kind_of(note) == kind

@@ -10,14 +10,14 @@ HERE = runpy.run_path(str(SCRIPT))
 refreshed, shown_commands, result_of = HERE["refreshed"], HERE["shown_commands"], HERE["result_of"]
 
 
-def test_an_output_is_written_again_and_what_it_leaves_out_stays_left_out():
+def test_an_output_is_rewritten_and_its_omissions_are_kept():
     shown = "    $ rightsizer gpus L4\n    name  L5\n    ...\n    bf16_flop_per_s  1T\n    ...\nText."
     printed = ["    name  L4", "    memory  24 GiB", "    bf16_flop_per_s  121T", "    links  none"]
     new = refreshed(shown, {"rightsizer gpus L4": printed})
     assert new == shown.replace("L5", "L4").replace("1T", "121T")
 
 
-def test_only_commands_run_whose_output_is_the_same_for_every_reader():
+def test_only_commands_with_the_same_output_for_every_reader_run():
     page = (
         "    $ rightsizer version\n    rightsizer 0.0.0\n\n    $ rightsizer run x\n    old\n"
         "    $ rightsizer plan --runs x.csv\n    old\n    $ rightsizer gpus\n\n"
@@ -35,7 +35,7 @@ def test_a_shown_command_prints_its_lines_or_the_first_of_them():
     assert not picture
 
 
-def test_a_check_tells_an_outdated_output_and_leaves_it(tmp_path):
+def test_a_check_reports_an_outdated_output_and_leaves_it(tmp_path):
     page = tmp_path / "page.md"
     page.write_text("    $ rightsizer gpus L4\n    name  L5\n")
 

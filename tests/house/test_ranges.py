@@ -52,7 +52,7 @@ def test_a_figure_may_be_a_fifth_worse_than_its_mean(check, changes, code):
     assert check(GOOD | changes) == code
 
 
-def test_the_report_marks_what_is_outside(check, capsys):
+def test_the_report_marks_figures_outside_their_range(check, capsys):
     check(GOOD | {"missed": 1})
     marked = [line for line in capsys.readouterr().out.splitlines() if "OUTSIDE" in line]
     assert [line.split()[0] for line in marked] == ["missed"]

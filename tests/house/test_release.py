@@ -1,4 +1,4 @@
-"""What a release is made of; `make release-dry-run` makes one in CI."""
+"""The parts of a release; `make release-dry-run` builds one in CI."""
 
 import fnmatch
 import os
@@ -167,7 +167,7 @@ def an_archive(folder, says):
     return folder / "made.tar.gz"
 
 
-def test_an_archive_whose_command_says_another_version_is_refused(tmp_path):
+def test_an_archive_whose_command_prints_another_version_is_refused(tmp_path):
     made = an_archive(tmp_path, "1.2.3")
     check.standalone(made, "1.2.3", "amd64")
     with pytest.raises(BuildError, match=r"--version: rightsizer 1\.2\.3"):

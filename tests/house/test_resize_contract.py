@@ -217,7 +217,7 @@ def on_slurm(scenario):
 
 
 def scrapes(scenario):
-    """What rank 0 reports at each scrape."""
+    """The report of rank 0 at each scrape."""
     at_s, saving_s, records = ZERO_S + SCRAPE_S, 0.0, [*scenario.records]
     last = None
     while at_s <= scenario.now_s:

@@ -67,7 +67,7 @@ def test_a_section_that_names_a_folder_holds_its_pages():
     assert "runbooks/RightsizerPlanLate.md" in pages
 
 
-def test_a_page_outside_the_navigation_is_told(tmp_path):
+def test_a_page_outside_the_navigation_is_reported(tmp_path):
     for name in ("in.md", "out.md"):
         (tmp_path / name).touch()
     assert SITE["outside_navigation"]("out.md\nnav:\n- In: in.md\n", tmp_path) == ["out.md"]
@@ -94,7 +94,7 @@ def test_only_the_job_that_runs_nothing_of_ours_may_publish(workflow):
     assert not [step for step in workflow["jobs"]["deploy"]["steps"] if "run" in step]
 
 
-def test_the_site_is_where_the_package_says_it_is():
+def test_the_site_s_address_is_the_package_s():
     urls = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
     assert f"\nsite_url: {urls['Documentation']}\n" in SETTINGS
     owner, repository = urls["Source"].removeprefix("https://github.com/").split("/")

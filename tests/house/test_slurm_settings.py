@@ -1,4 +1,4 @@
-"""The tests' Slurm runs at the time settings that ship; a test of another value says why."""
+"""The tests' Slurm runs at the time settings that ship; a test with another value gives its reason."""
 
 import ast
 import configparser

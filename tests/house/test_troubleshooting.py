@@ -21,7 +21,7 @@ def code():
 
 
 def parts(message):
-    """What stays the same in a message."""
+    """The constant parts of a message."""
     return [part for part in (each.strip(" ") for each in message.split("...")) if part]
 
 

@@ -35,7 +35,7 @@ def test_held_gpus_that_nobody_measures_are_unknown(served, capsys):
     assert first == "idle GPU-hours unknown: 192.0 held, none of them measured, over 24h"
 
 
-def test_a_window_longer_than_the_data_is_said(served, capsys):
+def test_a_window_longer_than_the_data_is_reported(served, capsys):
     stand_in = StandIn({"rightsizer:gpu_busy:ratio": 3 * 86400.0, "requested": 3 * 86400.0}, DAY_OF_FOUR)
     code = execute(["report", "--window", "30d", "--prometheus", served(stand_in)])
     assert code == 0

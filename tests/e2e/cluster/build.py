@@ -131,7 +131,7 @@ def _build(go: Path, graph: Graph, into: Path) -> None:
 
 
 def built(at: Place, name: str) -> Path:
-    """The folder with the graph's binaries, building them if nobody has yet."""
+    """The folder with the graph's binaries, built if it does not exist."""
     graph = GRAPHS[name]
     go = toolchain.go(at)
     into = at.cache / f"{name}-{_key(go, graph)}"

@@ -30,7 +30,7 @@ def hierarchies() -> tuple[Path, ...]:
 
 
 def _delegate(folder: Path) -> None:
-    """What a cgroup's children need: v2 hands controllers down on request, v1's cpuset starts empty."""
+    """Enable the children's controllers: v2 hands controllers down on request, v1's cpuset starts empty."""
     if _unified():
         there = (folder / "cgroup.controllers").read_text().split()
         wanted = [f"+{c}" for c in CONTROLLERS if c in there]

@@ -49,7 +49,7 @@ def start_api_server(at: Place, binaries: Mapping[str, Path]) -> None:
 
 
 def start_controllers(at: Place, binaries: Mapping[str, Path]) -> None:
-    """The second half, once the API server answers through the relay."""
+    """Start the second half, once the API server responds through the relay."""
     corefile = at.state / "Corefile"
     corefile.write_text(
         COREFILE.format(address=CONTROL_PLANE_ADDRESS, kubeconfig=pki.kubeconfig(at, "coredns"))

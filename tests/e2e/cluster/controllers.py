@@ -34,7 +34,7 @@ class Controller:
 
 
 def _kueue(built: Path) -> Mapping[str, Any]:
-    """With elastic Jobs switched on."""
+    """Kueue with elastic Jobs switched on."""
     repository, tag = CONTROLLERS["kueue"].image.rsplit(":", 1)
     return {
         "controllerManager": {

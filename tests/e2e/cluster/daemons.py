@@ -17,7 +17,7 @@ GARBAGE_PERCENT = "400"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Daemon:
-    """What is started, and where."""
+    """A daemon's command and folder."""
 
     name: str
     argv: tuple[str, ...]
@@ -64,7 +64,7 @@ def names(at: Place) -> tuple[str, ...]:
 
 
 def restart(at: Place, name: str) -> None:
-    """Start a daemon again as it was started first; nothing if it runs."""
+    """Start a daemon again with its first command, unless it runs."""
     if pid(at, name) is None:
         start(at, Daemon(**json.loads((at.state / "daemons" / name).read_text())))
 

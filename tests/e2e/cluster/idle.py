@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The `python` of an image whose pods hold GPUs and do nothing else.
+"""The `python` of an image whose pods hold GPUs and stay idle.
 
 Most tests of the operator ask where pods are and what it says of them. A start of torch in each pod would
 take 3 s of processor time. The rendezvous pod accepts connections, which is what its readiness probe asks.

@@ -33,7 +33,7 @@ PAUSE = "registry.k8s.io/pause:3.10"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Image:
-    """What an image's Dockerfile would say."""
+    """An image, as a Dockerfile would describe it."""
 
     name: str
     entrypoint: tuple[str, ...] = ()
@@ -45,7 +45,7 @@ class Image:
 
 
 def images(pause: Path) -> tuple[Image, ...]:
-    """What every node has."""
+    """The images of every node."""
     chart = yaml.safe_load((REPOSITORY / "helm/rightsizer/Chart.yaml").read_text())
     scripts = {"workspace/train.py": REPOSITORY / "examples" / "01-local" / "train.py"}
     idle = {"workspace/python": Path(__file__).with_name("idle.py")}

@@ -16,12 +16,12 @@ def command(at: Place, *arguments: str | Path) -> tuple[str | Path, ...]:
 
 
 def run(at: Place, *arguments: str | Path, text: str | None = None) -> str:
-    """What kubectl prints; it must succeed."""
+    """The output of kubectl, which must succeed."""
     return host.run(*command(at, *arguments), text=text)
 
 
 def ready(at: Place) -> bool:
-    """Whether the API server answers and says so."""
+    """True if the API server reports that it is ready."""
     return at.kubeconfig.exists() and host.ask(*command(at, "get", "--raw", "/readyz")).stdout == "ok"
 
 
@@ -38,7 +38,7 @@ def node_is_ready(node: Mapping[str, Any]) -> bool:
 
 
 def allocatable_gpus(node: Mapping[str, Any]) -> int:
-    """What the device plugin advertises and the kubelet believes."""
+    """The GPUs that the device plugin advertises and the kubelet reports."""
     return int(node["status"].get("allocatable", {}).get("nvidia.com/gpu", "0"))
 
 

@@ -25,7 +25,7 @@ ENOUGH_WATCHERS = 1024  # the default of 128 is too few for three clusters: a ku
 
 
 def up(at: Place) -> None:
-    """A cluster that answers: the one that runs, or a new one."""
+    """Start a cluster: the one that runs, or a new one."""
     binaries = build.binaries(at)
     with host.locked(_lock(at)):
         if _complete(at, binaries):
@@ -35,7 +35,7 @@ def up(at: Place) -> None:
 
 
 def down(at: Place) -> None:
-    """Nothing of it is left."""
+    """Remove the whole cluster."""
     if at.state.parent.exists():
         with host.locked(_lock(at)):
             _clear(at)
@@ -123,7 +123,7 @@ def _mounts_below(folder: Path) -> list[Path]:
 
 
 def leftovers(at: Place) -> tuple[str, ...]:
-    """What is there of the cluster, in words: nothing after `down`."""
+    """Descriptions of the cluster's remains: nothing after `down`."""
     processes = [f"process {pid}" for pid in sorted(cgroups.members(at.cgroup))]
     mounts = [f"mount {path}" for path in _mounts_below(at.state)]
     groups = [f"cgroup {root / at.cgroup}" for root in cgroups.hierarchies() if (root / at.cgroup).exists()]

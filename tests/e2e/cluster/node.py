@@ -94,7 +94,7 @@ def import_by_digest(node: Node, archive: Path, repository: str) -> None:
 
 
 def kill(node: Node) -> None:
-    """Kubelet, containerd, shims and containers die at once; the kernel still says so to who is connected."""
+    """Kill kubelet, containerd, shims and containers at once; the kernel still closes their connections."""
     # the pods' networks live in the machine's mounts: without them no FIN would leave, as in a power failure
     cgroups.kill(node.cgroup, but=daemons.pid(node.place, f"{node.name}-machine"))
     cgroups.kill(node.cgroup)
@@ -121,7 +121,7 @@ def cni_plugins() -> Path | None:
 
 
 def mounts() -> tuple[Path, ...]:
-    """What every container sees of this machine, read-only: programs, Python, the checkout."""
+    """The paths of this machine in every container, read-only: programs, Python, the checkout."""
     wanted = (
         Path("/usr"),
         Path("/etc/alternatives"),

@@ -21,7 +21,7 @@ extendedKeyUsage=serverAuth,clientAuth
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Who a certificate speaks for; `alternatives` only for servers."""
+    """The identity of a certificate; `alternatives` only for servers."""
 
     file: str
     user: str
@@ -67,7 +67,7 @@ def make(at: Place) -> None:
 
 
 def kubeconfig(at: Place, identity: str) -> Path:
-    """Where the identity's kubeconfig lies."""
+    """The path of the identity's kubeconfig."""
     return at.pki / f"{identity}.kubeconfig"
 
 

@@ -1,4 +1,4 @@
-"""Where a cluster is: its name, its files, its addresses. Nothing here does anything."""
+"""The places of a cluster: its name, its files, its addresses. Nothing here does anything."""
 
 import os
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ MOST_NODES = 200  # node i has the last byte 10 + i
 
 
 class ClusterError(Exception):
-    """What is missing or went wrong, and what to do about it, in one line."""
+    """A missing part or a failure, with its remedy, in one line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What this machine lacks to run a cluster, all of it at once."""
+"""All that this machine lacks to run a cluster, in one list."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""What surrounds a Prometheus in a cluster, as stand-ins for tests: around.py KUBECONFIG PORT.
+"""Stand-ins for the surroundings of a Prometheus in a cluster: around.py KUBECONFIG PORT.
 
     /trainings, /operators   service discovery: pods as the chart's PodMonitor and ServiceMonitor choose them
     /dcgm                    dcgm-exporter: invented signals for each GPU that a running pod holds
@@ -44,7 +44,7 @@ def targets(pods: Iterable[dict], port: int, label: str, value: str) -> str:
 
 
 def dcgm(pods: Iterable[dict]) -> str:
-    """Every GPU that is held, unless its pod says that nobody meters it, and one that is free."""
+    """Every held GPU, unless its pod is marked as unmetered, and a free one."""
     lines = signals({"gpu": "7", "UUID": "GPU-free", "Hostname": "n1"}, busy=0.0, tensor=0.0)
     for pod in running(pods):
         metadata, notes = pod["metadata"], pod["metadata"].get("annotations", {})

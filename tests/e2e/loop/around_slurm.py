@@ -1,4 +1,4 @@
-"""What surrounds a Prometheus beside Slurm, as stand-ins for tests: around_slurm.py TEXTFILE.
+"""Stand-ins for the surroundings of a Prometheus beside Slurm: around_slurm.py TEXTFILE.
 
     /jobstats   jobstats' GPU exporter: invented signals for the GPUs of each job that runs, as squeue tells
     /textfile   the node exporter's textfile collector with what the real monitor wrote

@@ -54,7 +54,7 @@ WORKLOAD = {
 
 @pytest.fixture(scope="module")
 def inside(cluster, tmp_path_factory):
-    """How a program gets to the control plane's network, and the kubeconfig that is good there."""
+    """The command prefix and the kubeconfig for programs in the control plane's network."""
     kubeconfig = tmp_path_factory.mktemp("inside") / "kubeconfig"
     document = json.loads(cluster.kubeconfig.read_text())
     document["clusters"][0]["cluster"]["server"] = f"https://{INSIDE}:6443"
@@ -64,7 +64,7 @@ def inside(cluster, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def prometheus(inside, tmp_path_factory):
-    """Prometheus where pods reach it, scraping what the documentation says."""
+    """A Prometheus that pods reach, with the documented scrape jobs."""
     enter, kubeconfig = inside
     folder = tmp_path_factory.mktemp("prometheus")
     signals = subprocess.Popen(
@@ -114,7 +114,7 @@ def asked(cluster, prometheus):
 
 @pytest.fixture(scope="module")
 def operator(cluster, prometheus):
-    """The operator, installed by its chart with that Prometheus, and in haste; later as it was before."""
+    """The operator, installed by its chart with that Prometheus and short intervals; restored afterwards."""
     helm = [cluster.control("tool", "helm").strip(), f"--kubeconfig={cluster.kubeconfig}"]
     release = ("rightsizer", f"--namespace={SYSTEM}", "--wait")
     values = {"prometheusUrl": f"http://{INSIDE}:{PORT}", "resizing": HASTE}
@@ -158,7 +158,7 @@ def strangers(cluster, operator):
 
 
 def request_of(cluster, document):
-    """What the operator asks of the engine for a plan."""
+    """The operator's request to the engine for a plan."""
     nodes = tuple(Node.of(raw) for raw in cluster.api.get("nodes")["items"])
     now = dt.datetime.now(dt.UTC)
     return cluster_request(validate(document), inventory=Inventory(nodes=nodes), created=now)

@@ -1,4 +1,4 @@
-"""What the tests of the closed loop on Kubernetes wait for, and what has been done to a plan."""
+"""Waits of the closed loop's tests on Kubernetes, and the changes made to a plan."""
 
 
 def resized(run):

@@ -24,7 +24,7 @@ class Prometheus:
     process: subprocess.Popen[bytes] | None = field(default=None)
 
     def configure(self, scrapes: Sequence[dict[str, Any]]) -> None:
-        """What it scrapes, and the shipped rules, evaluated more often."""
+        """Write the scrape jobs, and the shipped rules with a shorter interval."""
         names = ("recording-rules.yaml", "alerts.yaml")
         for name in names:
             rules = yaml.safe_load((ROOT / "helm/rightsizer/monitoring" / name).read_text())
@@ -39,7 +39,7 @@ class Prometheus:
         (self.folder / "prometheus.yml").write_text(yaml.safe_dump(document))
 
     def start(self) -> None:
-        """Start it, or start it again with its data; it answers some seconds later."""
+        """Start it, or start it again with its data; it responds some seconds later."""
         argv = [
             "prometheus",
             f"--config.file={self.folder / 'prometheus.yml'}",
@@ -50,7 +50,7 @@ class Prometheus:
             self.process = subprocess.Popen([*self.enter, *argv], stdout=log, stderr=log)
 
     def kill(self) -> None:
-        """As a crash would."""
+        """Kill it, as a crash would."""
         if self.process is not None:
             self.process.kill()
             self.process.wait(60)
@@ -64,7 +64,7 @@ def end(process: subprocess.Popen[Any]) -> None:
 
 
 def until_there(path: Path, process: subprocess.Popen[Any]) -> str:
-    """What a program writes once it listens."""
+    """Wait for the line that a program writes once it listens."""
     while not (path.exists() and path.read_text()):
         assert process.poll() is None, f"{process.args} ended"
         time.sleep(0.05)

@@ -111,7 +111,7 @@ def _goes_back(run):
     wait(run, "people are told", lambda: told(run).get("action") == "Flag")
 
 
-def test_in_auto_gpus_are_given_back_to_who_waits_and_training_goes_on(runs, somebody_waits):
+def test_mode_auto_returns_gpus_to_a_waiting_job_and_training_continues(runs, somebody_waits):
     run = runs["early"]
     run.patch(elasticity={"mode": "Auto"})
     wait(run, "nobody waits", lambda: "no other job waits" in told(run).get("reason", ""))
@@ -160,5 +160,5 @@ def test_a_blocked_plan_is_late_and_the_alert_sees_it(launch, asked):
     assert margin.value < 0
 
 
-def test_nobody_has_flapped(runs):
+def test_no_job_flaps(runs):
     assert {name: resized(run) for name, run in runs.items()} == RESIZES

@@ -39,14 +39,14 @@ def runs(launch, opens):
 
 
 def why(run):
-    """What `kubectl rightsizer why` says of it."""
+    """The output of `kubectl rightsizer why`."""
     argv = [run.cluster.kubectl_path, "rightsizer", "why", run.name, f"--namespace={run.namespace}"]
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
     environment = {**os.environ, "KUBECONFIG": str(run.cluster.kubeconfig), "PATH": path}
     return subprocess.run(argv, env=environment, check=True, capture_output=True, text=True).stdout
 
 
-def test_a_plan_opens_small_and_says_how_it_goes_on(runs):
+def test_a_plan_opens_small_and_reports_its_reserve(runs):
     run = runs["hopeful"]
     wait(run, "a size", lambda: "opening" in run.status.get("sizing", {}))
     opening = run.status["sizing"]["opening"]
@@ -74,7 +74,7 @@ def test_too_slow_it_is_measured_and_grows_once_within_its_reserve_and_is_in_tim
     assert parse_time(run.status["eta"]) < parse_time(run.status["deadline"])
 
 
-def test_too_fast_it_gives_back_what_it_does_not_need_to_who_waits(runs, somebody_waits):
+def test_a_plan_faster_than_predicted_returns_gpus_to_a_waiting_job(runs, somebody_waits):
     run = runs["fearful"]
     run.steps_with(2)
     somebody_waits(run.namespace)

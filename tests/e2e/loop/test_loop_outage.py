@@ -17,12 +17,12 @@ PLANS = {
 
 
 def unheard(run):
-    """Whether it says that Prometheus is away; at first there may be too few samples for another reason."""
+    """True if the plan reports that Prometheus is away; at first too few samples may be the reason."""
     said = run.condition("MetricsAvailable")
     return said["reason"] == "NoCounters" and "Prometheus does not answer" in said["message"]
 
 
-def test_a_dead_prometheus_resizes_nothing_and_plans_are_resized_once_it_answers(
+def test_a_dead_prometheus_resizes_nothing_and_plans_are_resized_after_its_return(
     launch, strangers, somebody_waits, prometheus
 ):
     prometheus.kill()

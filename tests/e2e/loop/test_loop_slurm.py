@@ -131,7 +131,7 @@ def told(jobs, prometheus):
 
 
 def until(training, what, condition):
-    """Wait for what a report says; the report as it said it."""
+    """Wait for a condition of the report; the report."""
     found = {}
 
     def there():
@@ -144,7 +144,7 @@ def until(training, what, condition):
 
 
 def changed(training, job, state):
-    """What the monitor did to a job: kind, nodes before and after, and how it went."""
+    """The monitor's changes of a job: kind, nodes before and after, and how it went."""
     done = training.rightsizer("slurm", "report", "--json", "--state", state)
     rows = json.loads(done.stdout)["resizes"]
     return [
@@ -181,7 +181,7 @@ def test_a_job_that_falls_behind_is_requeued_larger(jobs, monitor):
     assert Check.continuous(training.records())
 
 
-def test_gpus_are_given_back_to_who_waits_and_training_goes_on(jobs, monitor, slurm):
+def test_gpus_return_to_a_waiting_job_and_training_continues(jobs, monitor, slurm):
     training, job = jobs["early"]
     seen = len(training.records())
     somebody_waits(slurm)
@@ -234,7 +234,7 @@ def test_while_prometheus_is_dead_nothing_is_done_and_afterwards_the_right_thing
     assert changed(training, job, monitor) == [("shrink", 2, 1, "done")]
 
 
-def test_nobody_has_flapped(jobs, monitor):
+def test_no_job_flaps(jobs, monitor):
     kinds = {
         name: [row[:3] for row in changed(training, job, monitor)] for name, (training, job) in jobs.items()
     }

@@ -96,7 +96,7 @@ def test_of_two_operators_one_acts_and_one_that_was_stopped_does_not_write_again
     stopped = []
 
     def stop(seen):
-        """In the middle of a resize, its journal just written, the leader stops; the answer waits for it."""
+        """Stop the leader in a resize, after its journal is written; the response waits for it."""
         if seen.what == "PATCH trainingplans/status" and not stopped:
             stopped.append(time.monotonic())
             first.signal(signal.SIGSTOP)
@@ -121,7 +121,7 @@ def test_of_two_operators_one_acts_and_one_that_was_stopped_does_not_write_again
     assert _writers(first, second)[0] > before[0]
 
 
-def test_a_write_whose_answer_is_lost_is_made_once(alone, life):
+def test_a_write_whose_response_is_lost_is_made_once(alone, life):
     lost = []
     operator = _leading(alone)
 
@@ -140,7 +140,7 @@ def test_a_write_whose_answer_is_lost_is_made_once(alone, life):
     assert len(life.now["status"]["resizes"]) == 1
 
 
-def test_a_dry_run_says_what_it_would_do_and_does_nothing(alone, life):
+def test_a_dry_run_logs_its_actions_and_changes_nothing(alone, life):
     operator = alone.operator(dry_run=True).start()
     life.create()
     life.wait("its words", lambda: "dry run: apply Job" in operator.words, 180)

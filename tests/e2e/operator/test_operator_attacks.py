@@ -1,4 +1,4 @@
-"""What somebody on the pod network can do to a plan, and a plan's workers to the operator.
+"""Attacks on a plan from the pod network, and on the operator from a plan's workers.
 
 Nobody here has a right in the plan's namespace. The test cluster's network enforces no policies: only the
 signature protects the rendezvous state.
@@ -78,7 +78,7 @@ def test_a_plan_s_policies_and_key_are_its_own(start):
     assert owners == {plan["metadata"]["uid"]}
 
 
-def test_workers_that_serve_too_many_metrics_are_told_so_and_run_on(start):
+def test_workers_with_too_many_metrics_get_a_warning_and_keep_running(start):
     run = start(launch={"command": [str(FAT)]}, resources={"gpus": 1, "maxGPUs": 1})
     run.cluster.wait("the reason", lambda: run.condition("MetricsAvailable")["reason"] == "TooLarge")
     assert "more than 256 KiB" in run.condition("MetricsAvailable")["message"]

@@ -1,4 +1,4 @@
-"""A plan whose pace is not what was predicted: the test is rank 0, and the API server is a real one."""
+"""A plan whose rate differs from the prediction: the test is rank 0, and the API server is a real one."""
 
 import logging
 import threading
@@ -26,7 +26,7 @@ BATCH = 24 * 128
 
 
 class Rank0:
-    """What rank 0 serves, at a pace that the test sets."""
+    """The metrics of rank 0, at a rate that the test sets."""
 
     def __init__(self):
         self.metrics, self.rate, self.workers, self.tokens = TrainMetrics(), 0.0, 1, 0.0
@@ -96,7 +96,7 @@ def _recommended(life):
     return life.now["status"].get("recommendation", {}).get("action")
 
 
-def test_what_is_recommended_is_said_and_not_done(slow):
+def test_mode_recommend_reports_a_resize_and_does_not_do_it(slow):
     life, operator = slow("Recommend")
     life.wait("a recommendation", lambda: _recommended(life) == "Grow", 300)
     said = life.now["status"]["recommendation"]

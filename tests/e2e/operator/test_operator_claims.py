@@ -14,7 +14,7 @@ H100, A100 = "NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-80GB"
 
 
 def slice_of(node, product, count=8):
-    """What NVIDIA's driver publishes of a node."""
+    """The ResourceSlice that NVIDIA's driver publishes of a node."""
     attributes = {"type": {"string": "gpu"}, "productName": {"string": product}}
     devices = [{"name": f"gpu-{index}", "attributes": attributes} for index in range(count)]
     pool = {"name": node, "generation": 1, "resourceSliceCount": 1}

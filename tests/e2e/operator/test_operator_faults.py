@@ -1,4 +1,4 @@
-"""What a plan survives: one plan survives it all."""
+"""Faults that a plan survives: one plan survives it all."""
 
 import datetime as dt
 import json

@@ -1,4 +1,4 @@
-"""What GitOps tools make of a plan: the kstatus in Helm 4's --wait, and Argo CD's health check."""
+"""A plan under GitOps tools: the kstatus in Helm 4's --wait, and Argo CD's health check."""
 
 import subprocess
 import sys
@@ -76,7 +76,7 @@ def test_a_plan_that_no_operator_has_seen_is_not_ready(cluster, plan):
         "--model llama-3-70b --gpu H100,A100-SXM4-80GB --deadline 30d --budget 5k --price 2.5 --tokens 1B",
     ],
 )
-def test_what_plan_prints_is_applied_as_it_is(cluster, operator, namespace, options):
+def test_the_output_of_plan_applies_unchanged(cluster, operator, namespace, options):
     argv = [str(Path(sys.executable).with_name("rightsizer")), "plan", *options.split(), "--output=yaml"]
     printed = subprocess.run(argv, check=True, capture_output=True, text=True).stdout
     strictly = ("--dry-run=server", "--validate=strict", f"--namespace={namespace}", "--filename=-")

@@ -31,7 +31,7 @@ def test_the_whole_life_of_a_plan_through_kubectl_rightsizer(start, rightsizer):
     assert found[0]["status"]["sizing"]["gpus"] == 1
 
 
-def test_what_is_not_there_is_one_line(start, rightsizer):
+def test_a_missing_plan_is_one_line(start, rightsizer):
     said = rightsizer(start(launch=IDLE), "why", "nobody", code=2)
     assert said.splitlines() == [
         'error: (NotFound): trainingplans.rightsizer.dev "nobody" not found',

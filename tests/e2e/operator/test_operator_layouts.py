@@ -13,7 +13,7 @@ EXAMPLE = {"command": [str(PACED_EXAMPLE)]}
 TWO_IN_A_POD = {"gpusPerNode": 2, "minGPUs": 2, "maxGPUs": 2}
 
 
-def test_a_tensor_parallel_run_becomes_a_data_parallel_one_and_its_loss_goes_on(start):
+def test_a_tensor_parallel_run_becomes_data_parallel_and_its_loss_continues(start):
     split = {"tp": 2, "dp": 1}
     run = start(launch={"framework": "custom", **EXAMPLE}, resources=TWO_IN_A_POD, layout=split)
     run.steps_with(2)
@@ -46,7 +46,7 @@ def test_workers_read_deepspeed_s_settings_from_its_configmap(start):
     assert settings["train_micro_batch_size_per_gpu"] == 4
 
 
-def test_a_quota_is_a_limit_that_is_told_and_looked_at_again(start, cluster, namespace):
+def test_a_quota_is_a_reported_limit_that_is_checked_again(start, cluster, namespace):
     quota = {
         "apiVersion": "v1",
         "kind": "ResourceQuota",

@@ -31,7 +31,7 @@ def own(control, cluster):
 
 @pytest.fixture(scope="module")
 def helm(own):
-    """helm(...) there; what it says if it fails."""
+    """helm(...) there; its error output if it fails."""
     helm_there = helm_at(own)
 
     def run(*arguments):
@@ -108,7 +108,7 @@ def test_an_upgrade_of_the_operator_does_not_touch_a_training(own, helm, run):
     assert all({"time", "level", "message"} <= json.loads(line).keys() for line in lines)
 
 
-def test_an_uninstall_leaves_plans_training_and_says_what_else_is_left(own, helm, run):
+def test_an_uninstall_leaves_plans_training_and_lists_what_else_remains(own, helm, run):
     pods = {pod["metadata"]["uid"] for pod in run.pods()}
     assert not helm("uninstall", "rightsizer", f"--namespace={SYSTEM}", "--wait")
     step, *_ = run.last()

@@ -1,11 +1,11 @@
-"""How long plans run and how long they are kept: the Job controller's clock and the operator's."""
+"""The length of runs and the retention of plans: the Job controller's clock and the operator's."""
 
 import pytest
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.slow, pytest.mark.nightly]
 
 
-def test_a_plan_at_its_active_deadline_saves_fails_and_goes_on_when_it_is_raised(start):
+def test_a_plan_at_its_active_deadline_saves_fails_and_resumes_when_it_is_raised(start):
     run = start(activeDeadline="100h")
     run.steps_with(2)
     run.patch(activeDeadline="30s")
@@ -19,7 +19,7 @@ def test_a_plan_at_its_active_deadline_saves_fails_and_goes_on_when_it_is_raised
     assert run.started()["step"] > 0  # from the checkpoint that was saved at the deadline
 
 
-def test_a_finished_plan_is_deleted_with_what_it_owns(start):
+def test_a_finished_plan_is_deleted_with_its_children(start):
     run = start(workload={"tokens": "40k"}, ttlAfterFinished="10s")
 
     def left():

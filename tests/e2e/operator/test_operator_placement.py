@@ -49,7 +49,7 @@ def hold(cluster, namespace):
     cluster.kubectl("delete", "pods", "--all", f"--namespace={namespace}", "--force", "--grace-period=0")
 
 
-def test_a_pod_that_fits_on_no_node_is_not_launched_and_says_what_each_node_lacks(start, hold, cluster):
+def test_a_pod_that_fits_on_no_node_is_not_launched_and_each_node_s_lack_is_listed(start, hold, cluster):
     nodes = sorted(cluster.ready_nodes())
     for node in nodes:
         hold(node, 7)
@@ -96,7 +96,7 @@ def test_a_part_of_a_node_is_enough_whatever_plans_claim_elsewhere(start, plan, 
 
 @pytest.mark.parametrize("again", range(5))
 def test_two_plans_never_get_the_same_gpus_beside_a_bare_pod(plan, hold, cluster, namespace, again):
-    """What a Job that is about to be created claims is not known by an owner, and nor is a bare pod."""
+    """The claims of a Job that is about to be created have no owner yet, nor has a bare pod."""
     node = min(cluster.ready_nodes())
     cluster.wait("the pods of the try before are gone", lambda: not _gpu_containers(cluster, node))
     hold(node, 1)

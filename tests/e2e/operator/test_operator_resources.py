@@ -1,4 +1,4 @@
-"""What workers get of a node besides GPUs: CPU and memory by their share, and a /dev/shm of memory."""
+"""The workers' share of a node besides GPUs: CPU and memory by their share, and a /dev/shm of memory."""
 
 import pytest
 from planrun import IDLE

@@ -1,4 +1,4 @@
-"""What a tenant can do through a plan: nothing that it could not do without one, and nothing elsewhere."""
+"""A tenant's rights through a plan: nothing that it could not do without one, and nothing elsewhere."""
 
 import json
 
@@ -46,7 +46,7 @@ def tenant(cluster, operator, namespace):
 
 
 @pytest.mark.parametrize("missing", RULES)
-def test_a_plan_gives_nobody_what_they_may_not_create(tenant, plan, missing):
+def test_a_plan_creates_nothing_that_its_author_may_not_create(tenant, plan, missing):
     create = tenant(*(RULES.keys() - {missing}))
     with pytest.raises(RuntimeError, match="which you may not create"):
         create(plan())
@@ -60,7 +60,7 @@ def test_who_may_create_all_of_it_may_create_plans_in_that_namespace_only(cluste
 
 
 @pytest.mark.parametrize("kind", ["JobSet", "TrainJob"])
-def test_what_carries_the_jobs_is_created_for_nobody_who_may_not(tenant, plan, kind):
+def test_a_plan_s_carrier_is_created_only_for_those_who_may(tenant, plan, kind):
     create = tenant(*RULES)
     with pytest.raises(RuntimeError, match=f"spec.launch.as {kind} becomes one, which you may not create"):
         create(plan(launch={"as": kind}))
@@ -174,7 +174,7 @@ def test_view_edit_and_admin_hold_for_plans_too(cluster, operator, namespace, ro
     assert not allowed(cluster, namespace, writes, "finalizers")
 
 
-def test_nobody_blocks_a_plan_s_deletion_without_the_right_to(cluster, start, namespace):
+def test_blocking_a_plan_s_deletion_needs_a_right(cluster, start, namespace):
     """OwnerReferencesPermissionEnforcement is on, so the operator needs the right for each child."""
     run = start(suspend=True)
     uid = cluster.api.get("tp", run.name, namespace=namespace)["metadata"]["uid"]

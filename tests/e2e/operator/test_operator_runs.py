@@ -1,4 +1,4 @@
-"""What users do with plans; the later tests go on with one plan, each with what the one before it left."""
+"""Users' actions on plans; later tests continue with the plan that earlier ones left."""
 
 import logging
 import time
@@ -41,7 +41,7 @@ def test_a_training_that_ends_while_a_pod_is_away_is_complete(start, cluster):
     assert run.status["attempt"]["number"] == 1
 
 
-def test_a_plan_that_cannot_be_says_so_within_a_second(start):
+def test_an_impossible_plan_is_reported_within_a_second(start):
     began = time.monotonic()
     run = start(resources={"gpuTypes": ["H1000"], "gpusPerNode": 1})
     run.cluster.wait("an answer", lambda: run.state == "Invalid", within_s=10)
@@ -59,7 +59,7 @@ def test_a_script_that_fails_for_good_fails_the_plan_in_its_own_words(start):
     assert "failures within" in run.condition("Failed")["message"]
 
 
-def test_suspend_saves_and_resume_goes_on(shared_run):
+def test_suspend_saves_and_resume_continues(shared_run):
     step, *_ = shared_run.steps_with(2)
     shared_run.patch(suspend=True)
     shared_run.until("Suspended")
@@ -70,7 +70,7 @@ def test_suspend_saves_and_resume_goes_on(shared_run):
     assert shared_run.started(after=began)["step"] >= step
 
 
-def test_a_change_that_workers_must_be_told_is_a_new_attempt_that_goes_on(shared_run):
+def test_a_change_of_the_workers_arguments_is_a_new_attempt_that_resumes(shared_run):
     step, *_ = shared_run.steps_with(2)
     began = time.time()
     shared_run.patch(workload={"tokens": "90M"})
@@ -80,7 +80,7 @@ def test_a_change_that_workers_must_be_told_is_a_new_attempt_that_goes_on(shared
     assert shared_run.status["attempt"]["number"] == 2
 
 
-def test_training_goes_on_while_the_api_server_is_away(shared_run, cluster):
+def test_training_continues_while_the_api_server_is_down(shared_run, cluster):
     shared_run.steps_with(2)
     jobs, names = shared_run.jobs, {pod["metadata"]["name"] for pod in shared_run.pods()}
     cluster.control("kill", "apiserver")

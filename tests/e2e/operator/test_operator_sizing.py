@@ -47,7 +47,7 @@ def test_a_plan_that_takes_minutes_to_size_costs_neither_the_lease_nor_another_p
     assert "another replica may hold the lease" not in acting.words
 
 
-def test_a_plan_over_the_budget_says_so_until_it_is_made_simpler(plans):
+def test_a_plan_over_the_sizing_budget_is_reported_until_it_is_simpler(plans):
     huge, ordinary, operator = plans
     operator(sizing_s=1.0, retry_s=1.0)
     huge.create()

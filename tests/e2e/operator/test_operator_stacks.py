@@ -51,7 +51,7 @@ def environment(cluster, namespace):
 
 @pytest.fixture
 def stock(environment, plan, namespace, cluster):
-    """The example's plan, its script in a ConfigMap, with tokens enough for as long as it is let."""
+    """The example's plan with its script in a ConfigMap and tokens for a long run."""
     cluster.kubectl("create", "configmap", "script", f"--namespace={namespace}", "--from-file", EXAMPLE)
     spec = yaml.safe_load((EXAMPLE / "plan.yaml").read_text())["spec"]
     packages = ":".join(str(ROOT / package) for package in PACKAGES)

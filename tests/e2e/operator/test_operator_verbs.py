@@ -1,4 +1,4 @@
-"""What the chart grants is what is used: read from the audit log, so it comes after the other tests."""
+"""The chart grants exactly the rights in use: read from the audit log, so it comes after the other tests."""
 
 import json
 import time
@@ -37,7 +37,7 @@ FOUND = {
 
 
 def _granted(helm):
-    """What the chart grants the operator; its cluster roles for people are aggregated."""
+    """The operator's rights in the chart; its cluster roles for users are aggregated."""
     rendered = helm("template", "rightsizer", CHART, "--namespace", "rightsizer-system")
     rules = [
         rule
@@ -75,7 +75,7 @@ def _used(cluster, operator):
 
 
 def _repaired(run, operator):
-    """Take our label off every support; whoever acts next reads the cluster anew and puts it back."""
+    """Remove our label from every support; the next leader reads the cluster again and restores it."""
     ours = "app.kubernetes.io/managed-by"
     names = {"service": "rdzv", "replicaset": "rdzv", "configmap": "a1", "networkpolicy": "worker"}
     named = [f"{kind}/{run.name}-{name}" for kind, name in names.items()]
@@ -90,7 +90,7 @@ def _repaired(run, operator):
 
 
 def _contradicted(run):
-    """Change the plan while the operator answers the change before, until a write comes too late."""
+    """Change the plan while the operator handles the previous change, until a write comes too late."""
     path = f"{PLANS.format(run.namespace)}/{run.name}"
 
     def late():

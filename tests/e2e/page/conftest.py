@@ -9,7 +9,7 @@ from tests.e2e.page.draw import served
 
 @pytest.fixture(scope="session")
 def address(tmp_path_factory) -> Iterator[str]:
-    """Where `rightsizer serve` says that it listens."""
+    """The address that `rightsizer serve` prints."""
     with served(tmp_path_factory.mktemp("page")) as found:
         yield found
 

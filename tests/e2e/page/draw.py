@@ -18,7 +18,7 @@ _DRAWN = "const i = document.querySelector('#answer img'); return i && i.natural
 
 @contextmanager
 def served(folder: Path) -> Iterator[str]:
-    """The server as a user starts it there; where it says that it listens. It ends with exit code 0."""
+    """The server as a user starts it; the address that it prints. It ends with exit code 0."""
     argv = [sys.executable, "-c", COMMAND, "serve", "--port", "0", "--no-browser"]
     with subprocess.Popen(argv, cwd=folder, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None

@@ -24,7 +24,7 @@ def verdict(browser: Chrome) -> str:
 
 
 def until(browser: Chrome, holds) -> None:
-    """Wait for what the page has only asked its server for."""
+    """Wait for a response of the page's server."""
     WebDriverWait(browser, 60).until(lambda _: holds())
 
 
@@ -43,7 +43,7 @@ def test_the_first_page_shows_an_example_whole(browser, address):
     assert all(part.size["height"] > 10 for part in parts)
 
 
-def test_typing_changes_the_answer_and_the_address(browser, address):
+def test_typing_changes_the_plan_and_the_address(browser, address):
     browser.get(address + QUESTION)
     before = verdict(browser)
     field = browser.find_element(By.ID, "deadline")
@@ -56,7 +56,7 @@ def test_typing_changes_the_answer_and_the_address(browser, address):
     assert verdict(browser) == shared
 
 
-def test_a_mistake_is_said_and_mended(browser, address):
+def test_a_mistake_is_reported_until_it_is_corrected(browser, address):
     browser.get(address + QUESTION)
     right = verdict(browser)
     field = browser.find_element(By.ID, "tokens")
@@ -135,7 +135,7 @@ def test_who_prefers_dark_gets_it(browser, address):
     assert (light, dark) == ("rgb(246, 247, 249)", "rgb(18, 22, 29)")
 
 
-def test_going_back_shows_the_question_asked_before(browser, address):
+def test_going_back_shows_the_previous_request(browser, address):
     browser.get(address + QUESTION)
     before = verdict(browser)
     field = browser.find_element(By.ID, "max_gpus")
@@ -146,7 +146,7 @@ def test_going_back_shows_the_question_asked_before(browser, address):
     until(browser, lambda: verdict(browser) == before)
 
 
-def test_a_slow_plan_says_that_it_is_computed(browser, address):
+def test_a_slow_plan_shows_that_it_is_being_computed(browser, address):
     browser.get(address + SLOW)
     until(browser, lambda: "Computing the plan" in browser.find_element(By.ID, "wait").text)
     said = browser.find_element(By.ID, "said")

@@ -24,7 +24,7 @@ def site(tmp_path_factory) -> str:
     return out.as_uri()
 
 
-def test_the_search_works_from_the_disk_and_asks_nobody_else(browser, site):
+def test_the_search_works_from_the_disk_without_another_server(browser, site):
     browser.get(f"{site}/tutorials/laptop.html")
     wait = WebDriverWait(browser, 60)
     browser.find_element(By.CSS_SELECTOR, ".md-search__button").click()

@@ -115,7 +115,7 @@ class Servers:
 def servers(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Servers | None]:
-    """They gather data while other tests run, if any test is going to ask for them."""
+    """The servers that the selected tests need; they gather data while other tests run."""
     if not any(WARMED & set(getattr(item, "fixturenames", ())) for item in request.session.items):
         yield None
         return

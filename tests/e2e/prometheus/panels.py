@@ -1,4 +1,4 @@
-"""What the committed dashboards ask, with Grafana's variables filled in."""
+"""The queries of the committed dashboards, with Grafana's variables filled in."""
 
 import json
 from pathlib import Path

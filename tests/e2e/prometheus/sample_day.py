@@ -81,7 +81,7 @@ Sample = tuple[str, Mapping[str, str], float]
 
 
 def samples(minute: int) -> Iterator[Sample]:
-    """What a scrape of all exporters at this minute of the day returns; times are seconds since its begin."""
+    """A scrape of all exporters at this minute of the day; times are seconds since its start."""
     yield from _dcgm(minute)
     yield from _jobstats(minute)
     yield from _kube_state_metrics(minute)
@@ -174,7 +174,7 @@ def _trainings(minute: int) -> Iterator[Sample]:
 
 @functools.cache
 def _tokens(rate: Shape, minute: int) -> float:
-    """The tokens of the day until this minute; asked in ascending order."""
+    """The tokens of the day until this minute; call with ascending minutes."""
     return _tokens(rate, minute - 1) + 60 * rate(minute - 1) if minute else 0.0
 
 

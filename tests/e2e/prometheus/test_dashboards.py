@@ -1,4 +1,4 @@
-"""Every panel of the committed dashboards asks something that real data answers."""
+"""Every panel of the committed dashboards has data in a real Prometheus."""
 
 import sys
 import time
@@ -59,6 +59,6 @@ def test_a_cluster_s_and_a_namespace_s_page_count_their_own_gpus(live):
 @pytest.mark.parametrize(
     "expr", [pytest.param(expr, id=panel) for panel, expr in questions("namespace", namespace="play")]
 )
-def test_a_namespace_s_page_shows_nobody_else(live, expr):
+def test_a_namespace_s_page_shows_only_that_namespace(live, expr):
     with live.client() as client:
         assert {row.labels.get("namespace", "play") for row in client.instant(expr)} <= {"play"}

@@ -23,7 +23,7 @@ def job(name, executor="kubernetes", namespace="team", **more):
     return MonitoredJob(key=name, executor=executor, namespace=namespace, workload=name, window_s=60, **more)
 
 
-def test_a_healthy_plan_reads_as_what_it_does(live):
+def test_a_healthy_plan_is_read_correctly(live):
     with live.client() as client:
         found = read(client, [job("llama-a1", gpus=4)], interval_s=INTERVAL_S)["llama-a1"]
     assert found.gpu_busy_mean == pytest.approx(0.9)
@@ -53,7 +53,7 @@ def test_jobs_of_both_executors_are_read_at_once_and_apart(live):
     assert found["notebook"].tokens_per_s is None
 
 
-def test_a_job_with_a_gpu_that_nobody_reports_has_less_coverage(live):
+def test_a_job_with_an_unreported_gpu_has_less_coverage(live):
     with live.client() as client:
         whole, half = (
             read(client, [job("llama-a1", gpus=gpus)], interval_s=INTERVAL_S)["llama-a1"].coverage
@@ -77,7 +77,7 @@ def test_a_job_with_a_gpu_that_nobody_reports_has_less_coverage(live):
     ],
     ids=["lies", "absent", "injection", "regex", "template", "window", "backslash", "newline", "unicode"],
 )
-def test_what_is_not_sound_is_unknown(live, name):
+def test_invalid_values_are_unknown(live, name):
     namespace = "liar" if name == "liar" else name
     with live.client() as client:
         found = read(client, [job(name, namespace=namespace)], interval_s=INTERVAL_S)[name]
@@ -90,7 +90,7 @@ def test_a_name_that_needs_escaping_is_found(live):
     assert found['quo"te\\ness'].gpu_busy_mean == pytest.approx(0.7)
 
 
-def test_a_wrong_query_says_why(live):
+def test_a_wrong_query_fails_with_its_reason(live):
     with live.client() as client:
         answer = client.instant("sum(")
     assert isinstance(answer, FailedQuery)
@@ -145,7 +145,7 @@ def test_a_server_without_our_rules_gives_the_same_report_from_raw_series(live, 
     assert [len(raw.curves[name]) for name in ("held", "busy", "free")] == [3, 3, 3]
 
 
-def test_a_window_longer_than_the_data_is_said(live):
+def test_a_window_longer_than_the_data_is_reported(live):
     with live.client() as client:
         found = collect(client, window_s=30 * 86400)
     assert found.coverage.gpu_s < 86400

@@ -26,12 +26,12 @@ def test_the_rule_files_are_well_formed():
 
 
 @pytest.mark.parametrize("table", ["gpus", "trainings", "alerts"])
-def test_rules_make_of_raw_series_what_the_table_says(table):
+def test_rules_turn_raw_series_into_the_table_s_values(table):
     promtool("test", "rules", HERE / "rules" / f"{table}.yaml")
 
 
 def test_raw_series_give_the_same_gpus_as_the_rules(tmp_path):
-    """The table of the rules, asked of a server without rules: names of recorded families go, values stay."""
+    """The table of the rules, from a server without rules: names of recorded families go, values stay."""
     table = yaml.safe_load((HERE / "rules/gpus.yaml").read_text())
     known = families({source: frozenset(source.signals) for source in SOURCES})
     for case in table["tests"]:

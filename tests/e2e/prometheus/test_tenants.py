@@ -1,4 +1,4 @@
-"""What a hostile training can put into Prometheus, with the scrape job that the documentation shows."""
+"""Metrics of a hostile training, in Prometheus with the documented scrape job."""
 
 import http.server
 import re
@@ -33,7 +33,7 @@ def trainings_job():
 
 @pytest.fixture
 def training():
-    """A training that serves what it likes; its port."""
+    """A training that serves arbitrary metrics; its port."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self):

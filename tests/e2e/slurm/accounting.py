@@ -69,7 +69,7 @@ def make_database(at: Place) -> None:
 
 
 def mariadbd(at: Place) -> list[str | Path]:
-    """How MariaDB is started."""
+    """The command of MariaDB."""
     port = (at.run / "mariadb.port").read_text()
     return [
         "mariadbd", "--no-defaults", "--user=root", f"--datadir={at.home}/db",
@@ -80,7 +80,7 @@ def mariadbd(at: Place) -> list[str | Path]:
 
 
 def is_open(at: Place) -> bool:
-    """Whether MariaDB answers; slurmdbd's user is made then."""
+    """True if MariaDB responds; creates slurmdbd's user."""
     argv = ["mariadb", "--no-defaults", "--user=root", f"--socket={at.run}/mysql.sock"]
     done = subprocess.run(argv, check=False, capture_output=True, text=True, input=_GRANT.format(user=USER))
     return done.returncode == 0

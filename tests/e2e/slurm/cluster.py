@@ -101,7 +101,7 @@ def _begin_accounting(at: Place) -> None:
 
 
 def _argv(at: Place, name: str) -> list[str | Path]:
-    """How a machine's daemon is started."""
+    """The command of a machine's daemon."""
     if name == "mariadbd":
         return accounting.mariadbd(at)
     if name == "slurmdbd":
@@ -130,13 +130,13 @@ def _argv(at: Place, name: str) -> list[str | Path]:
 
 
 def _ask(at: Place, *argv: str) -> str:
-    """What one of Slurm's commands says; nothing while it cannot be asked."""
+    """The output of one of Slurm's commands; empty while it cannot run."""
     done = _asked(at, *argv)
     return done.stdout if done is not None and done.returncode == 0 else ""
 
 
 def _answers(at: Place, *argv: str) -> bool:
-    """Whether a command can be asked at all."""
+    """True if Slurm's commands work."""
     done = _asked(at, *argv)
     return done is not None and done.returncode == 0
 
@@ -211,7 +211,7 @@ def _continue(at: Place, name: str) -> None:
 
 
 def _node_down(at: Place, name: str) -> None:
-    """Power off; slurmctld is told at once instead of after its time-out."""
+    """Switch a node off; slurmctld learns of it at once instead of after its time-out."""
     _kill(at, _node(name))
     _ask(at, "scontrol", "update", f"nodename={name}", "state=down", "reason=power-cut")
 

@@ -28,7 +28,7 @@ TIMES = ("timeout_s", "cooldown_s", "hold_after_s", "refresh_s")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submitted:
-    """What sbatch said, and the job that came of it; none if it was refused."""
+    """The output of sbatch, and the job; none if it was refused."""
 
     said: str
     job: dict[str, str] | None
@@ -60,7 +60,7 @@ class Site:
     again: bool = True
 
     def sbatch(self, comment: str, *options: str, user: str | None = None, hold: bool = True) -> Submitted:
-        """Submit a job that waits (or runs for a second), once a busy machine answers in time."""
+        """Submit a job that waits (or runs for a second), again if a busy machine did not respond in time."""
         argv = _sbatch(comment, *options, hold=hold)
         submitted = self._submitted(self.answered(*argv, user=user))
         while self.again and HELD in submitted.said:
@@ -76,7 +76,7 @@ class Site:
         return self._submitted(self.slurm.ask(*_sbatch(comment, *options, hold=False), user=user, cwd="/"))
 
     def answered(self, *argv: str | Path, user: str | None = None) -> subprocess.CompletedProcess[str]:
-        """A submit that the daemon has answered in time; a busy machine is asked until it does."""
+        """A submit to which the daemon responded in time; repeated until it does on a busy machine."""
         return self.in_time(lambda _: argv, user=user)
 
     def in_time(
@@ -99,7 +99,7 @@ class Site:
         raise AssertionError("itertools.count does not end")
 
     def unknown(self, comment: str, *options: str, hours: float, user: str | None = None) -> Submitted:
-        """A job whose size nobody has asked for: `comment` has {} for its deadline, near `hours`."""
+        """A job whose size is not cached: `comment` has {} for its deadline, near `hours`."""
 
         def argv(attempt: int) -> tuple[str, ...]:
             return _sbatch(comment.format(hours + attempt / 100), *options, hold=False)
@@ -153,7 +153,7 @@ class Site:
 
     @contextlib.contextmanager
     def blind(self, **changed: object) -> Iterator[None]:
-        """The daemon answers and knows no cluster, so it holds jobs and sizes none."""
+        """A daemon that knows no cluster, so that it holds jobs and sizes none."""
         with self.settings(refresh_s=600, why="the daemon reads the cluster only when it starts", **changed):
             self.slurm.control("end", "slurmctld")
             self.restart()
@@ -171,7 +171,7 @@ class Site:
         os.utime(plugin, (newer_s, newer_s))
 
     def log(self) -> str:
-        """What the daemon has said so far."""
+        """The daemon's log so far."""
         return (self.conf.parent.parent / "log" / "rightsizer.out").read_text()
 
     def idle(self) -> None:

@@ -1,4 +1,4 @@
-"""Where a Slurm of this machine is: its name, its files, its nodes. Nothing here does anything."""
+"""The places of a Slurm of this machine: its name, its files, its nodes. Nothing here does anything."""
 
 import os
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ FIRST_PORT, LAST_PORT, PORTS = 16800, 19800, 30  # a cluster takes PORTS neighbo
 
 
 class ClusterError(Exception):
-    """What is missing or went wrong, and what to do about it, in one line."""
+    """A missing part or a failure, with its remedy, in one line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -95,7 +95,7 @@ def write(at: Place) -> None:
 
 
 def _version() -> tuple[int, int]:
-    """Of the Slurm that is installed, such as (22, 5)."""
+    """The version of the installed Slurm, such as (22, 5)."""
     path = {"PATH": os.environ["PATH"] + ":/usr/sbin:/sbin"}
     said = subprocess.run(["slurmctld", "-V"], check=True, capture_output=True, text=True, env=path).stdout
     major, minor = said.split()[1].split(".")[:2]
@@ -141,7 +141,7 @@ def _partition(kind: Kind) -> str:
 
 
 def _free_ports() -> int:
-    """The first of PORTS neighbouring ports that nobody listens on."""
+    """The first of PORTS neighbouring free ports."""
     for first in range(FIRST_PORT, LAST_PORT, PORTS):
         if all(_is_free(port) for port in range(first, first + PORTS)):
             return first

@@ -114,7 +114,7 @@ def test_a_deadline_of_the_command_line_binds_the_size_of_a_held_job(shipped: An
     assert ("nodes=" in late["AdminComment"], "of --deadline" in late["AdminComment"]) == (False, True), late
 
 
-def test_a_script_without_a_requeue_is_said_to_end_at_its_limit(shipped: Any) -> None:
+def test_a_script_without_a_requeue_gets_the_note_that_it_ends_at_its_limit(shipped: Any) -> None:
     job = sized(shipped, SAVES, "--time=61", "--nodes=1")
     assert "ends at its time limit, before the training" in job["AdminComment"], job
 
@@ -125,7 +125,7 @@ trap 'scontrol requeue $SLURM_JOB_ID; sleep 60' USR1
 """
 
 
-def test_a_script_that_is_said_to_be_requeued_is(shipped: Any) -> None:
+def test_a_script_with_the_note_of_a_requeue_is_requeued(shipped: Any) -> None:
     options = ("--output=/dev/null", "--time=1", "--signal=B:USR1@50", "--nodes=1", f"--comment={SAVES}")
     argv = ("sbatch", "--parsable", *options, f"--wrap={REQUEUES}")
     job = shipped.answered(*argv, user="nobody").stdout.strip()

@@ -66,20 +66,20 @@ def test_a_refusal_ends_sbatch(client: Any) -> None:
 
 
 @pytest.mark.parametrize("option", ["--gpus=4", "--gpus-per-task=1"])
-def test_what_it_cannot_change_is_left_as_written(client: Any, option: str) -> None:
+def test_a_job_that_it_cannot_change_stays_unchanged(client: Any, option: str) -> None:
     submitted = client.sbatch(COMMENT, "--ntasks=1", option)
     assert "are not sized" in submitted.said
     assert submitted.job is not None
 
 
-def test_without_the_daemon_the_job_goes_on_as_written(client: Any) -> None:
+def test_without_the_daemon_the_job_is_submitted_unchanged(client: Any) -> None:
     text = client.conf.read_text().replace("/plan.sock", "/nobody.sock")
     client.conf.write_text(text)
     submitted = client.sbatch(COMMENT, "--nodes=2")
     assert (submitted.tres["node"], "the job is submitted unchanged" in submitted.said) == ("2", True)
 
 
-def test_srun_keeps_what_it_was_told(client: Any) -> None:
+def test_srun_keeps_its_options(client: Any) -> None:
     done = client.slurm.ask("srun", f"--comment={COMMENT}", "true")
     assert (done.returncode, "use sbatch or salloc" in done.stderr) == (0, True)
 

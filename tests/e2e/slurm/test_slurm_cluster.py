@@ -46,7 +46,7 @@ def test_down_leaves_no_process_even_after_the_controller_died_and_records_were_
 
 
 def _processes(text: str) -> int:
-    """How many processes of this machine have the text on their command lines."""
+    """The number of this machine's processes with the text on their command lines."""
     found = 0
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:

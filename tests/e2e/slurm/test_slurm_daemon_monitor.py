@@ -11,7 +11,7 @@ import pytest
 pytestmark = pytest.mark.slurm
 
 
-def test_the_daemon_tells_of_every_gpu_job(site: Any) -> None:
+def test_the_daemon_reports_every_gpu_job(site: Any) -> None:
     options = ("--nodes=2", "--gres=gpu:h100:4", "--output=/dev/null", "--wrap=sleep 300")
     job = site.slurm.run("sbatch", "--parsable", *options).strip()
     line = re.compile(rf'^rightsizer_slurm_job_gpus{{cluster="\w+",jobid="{job}"}} 8\.0$', re.MULTILINE)

@@ -1,4 +1,4 @@
-"""What gets around `enforce`, and what becomes of a job that cannot be sized, on a real Slurm."""
+"""Ways around `enforce`, and jobs that cannot be sized, on a real Slurm."""
 
 import subprocess
 import sys
@@ -43,7 +43,7 @@ DENIED, NO_SIZE = "Access/permission denied", "Job size specification needs to b
     ],
     ids=["time", "nodes", "size"],
 )
-def test_slurms_error_says_what_kind_of_refusal_it_is(
+def test_slurms_error_names_the_kind_of_refusal(
     site: Any, comment: str, options: tuple[str, ...], said: str
 ) -> None:
     submitted = site.sbatch(comment, *options)
@@ -152,7 +152,7 @@ def allowed(site: Any, job: str, *argv: str) -> bool:
 
 
 def release_attempts(site: Any, job: str) -> list[bool]:
-    """What the owner of a held job tries, and whether it succeeds."""
+    """The attempts of a held job's owner, and whether they succeed."""
     update = ("scontrol", "update", "Comment=mine", "JobId=" + job)
     edited = site.slurm.ask(*update, user="nobody", cwd="/").returncode == 0
     return [edited, allowed(site, job, "scontrol", "release")]
@@ -189,7 +189,7 @@ def test_a_job_that_its_owner_cancels_and_requeues_stays_held(enforcing: Any) ->
 
 
 def hung(site: Any) -> None:
-    """A daemon that does not answer: one submit waits for it, those after it do not."""
+    """A frozen daemon: one submit waits for it, those after it do not."""
     site.slurm.control("stop", "rightsizer")
     site.submit(LORA.format(24), "--partition=h100")
 

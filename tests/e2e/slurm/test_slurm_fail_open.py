@@ -1,4 +1,4 @@
-"""Whatever is wrong with rightsizer, a job is submitted as it was written; and what each mode refuses."""
+"""Faults of rightsizer leave a job as it was submitted; and the refusals of each mode."""
 
 import socket
 import subprocess
@@ -16,7 +16,7 @@ HEAD = "RIGHTSIZER 1 OK\n"
 
 
 def as_written(submitted: Any, nodes: int = 2) -> bool:
-    """Whether a job that asked for two nodes still does, and for no GPUs."""
+    """True if the job still requests two nodes and no GPUs."""
     return (
         submitted.job is not None
         and "TresPerNode" not in submitted.job
@@ -32,7 +32,7 @@ def down(site: Any) -> Iterator[Any]:
     site.start()
 
 
-def test_with_the_daemon_down_a_job_goes_on_as_written_and_says_so(down: Any) -> None:
+def test_with_the_daemon_down_a_job_is_submitted_unchanged_with_a_note(down: Any) -> None:
     submitted = down.sbatch(COMMENT, "--nodes=2")
     assert as_written(submitted)
     assert submitted.said.count("rightsizer: not sized (") == 1
@@ -84,7 +84,7 @@ def _timed(site: Any) -> tuple[float, Any]:
     ],
     ids=lambda text: text.removeprefix(HEAD).replace("\n", "|")[:24] or "nothing",
 )
-def test_an_answer_that_is_wrong_in_any_part_changes_nothing(
+def test_a_response_that_is_wrong_in_any_part_changes_nothing(
     site: Any, stand_in: Callable[..., Path], text: str
 ) -> None:
     path = stand_in(_says(text))
@@ -95,7 +95,7 @@ def test_an_answer_that_is_wrong_in_any_part_changes_nothing(
     assert "the job is submitted unchanged" in submitted.said
 
 
-def test_an_answer_that_drips_in_is_not_waited_for(site: Any, stand_in: Callable[..., Path]) -> None:
+def test_a_slow_response_is_not_waited_for(site: Any, stand_in: Callable[..., Path]) -> None:
     def drip(connection: socket.socket) -> None:
         connection.recv(8192)
         for letter in HEAD * 5:
@@ -111,7 +111,7 @@ def test_an_answer_that_drips_in_is_not_waited_for(site: Any, stand_in: Callable
     )  # a third of a second, on a machine with nothing else to do; all of it would take 80
 
 
-def test_an_answer_is_one_line_on_the_terminal_and_in_the_log(
+def test_a_response_is_one_line_on_the_terminal_and_in_the_log(
     site: Any, stand_in: Callable[..., Path]
 ) -> None:
     text = "RIGHTSIZER 1 KEEP\nsay=good\x1b[2J\x07 %s %n\r bad\nEND\n"
@@ -122,7 +122,7 @@ def test_an_answer_is_one_line_on_the_terminal_and_in_the_log(
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["read before", "never read"])
-def test_without_its_settings_the_plugin_goes_on_with_the_last_or_does_nothing(
+def test_without_its_settings_the_plugin_uses_the_last_valid_ones_or_does_nothing(
     site: Any, known: bool
 ) -> None:
     away, last = site.conf.with_suffix(".away"), site.conf.parent.parent / "state" / "rightsizer.conf.last"
@@ -153,7 +153,7 @@ def test_without_its_other_half_the_plugin_does_nothing(site: Any, broken: str |
         site.reload()
 
 
-def test_in_the_mode_warn_nothing_changes_but_all_is_said(site: Any) -> None:
+def test_the_mode_warn_prints_sizes_and_changes_no_job(site: Any) -> None:
     site.sbatch(COMMENT, "--nodes=2")  # now the size is known, and told in time on the slowest machine
     with site.settings(mode="warn"):
         submitted = site.sbatch(COMMENT, "--nodes=2")
@@ -164,7 +164,7 @@ def test_in_the_mode_warn_nothing_changes_but_all_is_said(site: Any) -> None:
     assert "would be refused: modle: " in wrong.said
 
 
-def test_in_the_mode_off_nothing_is_said(site: Any) -> None:
+def test_the_mode_off_prints_nothing(site: Any) -> None:
     with site.settings("\n[partition a100]\nmode = size\n", mode="off", restart=True):
         submitted = site.sbatch(COMMENT, "--nodes=2")
         other = site.sbatch(COMMENT, "--partition=a100")
@@ -172,7 +172,7 @@ def test_in_the_mode_off_nothing_is_said(site: Any) -> None:
     assert "TresPerNode=gres:gpu:a100" in f"TresPerNode={other.job['TresPerNode']}"
 
 
-def test_in_the_mode_enforce_a_gpu_job_must_say_what_it_trains(site: Any) -> None:
+def test_in_the_mode_enforce_a_gpu_job_must_state_its_training(site: Any) -> None:
     with site.settings("\n[partition h100]\nmode = enforce\n"):
         silent = site.sbatch("", "--gres=gpu:1")
         cores = site.sbatch("", "--nodes=2")
@@ -183,7 +183,7 @@ def test_in_the_mode_enforce_a_gpu_job_must_say_what_it_trains(site: Any) -> Non
     assert None not in (cores.job, other.job, sized.job)
 
 
-def test_the_daemon_runs_as_slurms_user_and_answers_slurmctld_only(site: Any) -> None:
+def test_the_daemon_runs_as_slurms_user_and_serves_only_slurmctld(site: Any) -> None:
     path = site.conf.parent.parent / "run" / "rightsizer" / "plan.sock"
     assert path.owner() == "slurm"
     assert path.stat().st_mode & 0o777 == 0o666  # users = yes, for cli_filter

@@ -33,7 +33,7 @@ def slow(holding: Any) -> Iterator[Any]:
 
 
 def _settled(site: Any, job: str) -> int:
-    """How often the daemon says that it has dealt with a job."""
+    """The number of log lines in which the daemon finished with a job."""
     return len(re.findall(rf"job {job}, ticket \w+: ", site.log()))
 
 
@@ -70,7 +70,7 @@ UNSIZED = "rightsizer: not sized: rightsizer was stopped ({} GPUs of each of 2 n
     ],
     ids=["no GPUs", "GPUs of nodes", "GPUs of the job"],
 )
-def test_a_job_that_the_daemons_end_releases_says_so_and_runs_on_its_own_gpus_or_ends(
+def test_a_job_released_by_the_daemons_end_notes_it_and_runs_on_its_own_gpus_or_ends(
     site: Any, options: tuple[str, ...], lines: list[str], state: str
 ) -> None:
     output = site.folder / "output"
@@ -100,7 +100,7 @@ def test_a_failed_submit_costs_slurm_few_requests(site: Any) -> None:
     assert int(looks[1]) < 20  # the monitor takes four; one each half second would be forty
 
 
-def test_questions_are_answered_while_slurmctld_is_away_and_after(site: Any) -> None:
+def test_requests_are_served_while_slurmctld_is_down_and_after(site: Any) -> None:
     before = site.sbatch(COMMENT)
     failed = "the cluster cannot be read: "
     earlier = site.log().count(failed)
@@ -155,7 +155,7 @@ def test_a_job_that_its_user_holds_is_sized_and_stays_held(slow: Any) -> None:
     assert slow.slurm.job(submitted.job["JobId"])["Reason"] == "JobHeldUser"
 
 
-def test_a_job_that_cannot_be_sized_ends_and_says_why(slow: Any) -> None:
+def test_a_job_that_cannot_be_sized_ends_with_its_reason(slow: Any) -> None:
     submitted = slow.unknown(DENSE, hours=1)
     ended = slow.settled(submitted)
     assert (ended.job, " refused: no plan: deadline" in ended.said) == (None, True), ended.said
@@ -168,7 +168,7 @@ def test_a_salloc_whose_job_cannot_be_sized_ends_with_the_reason(slow: Any) -> N
     )
 
 
-def test_a_held_salloc_is_told_its_size_once_and_goes_on(slow: Any) -> None:
+def test_a_held_salloc_gets_its_size_once_and_starts(slow: Any) -> None:
     done = slow.in_time(
         lambda n: ("salloc", "--time=7-0", f"--comment={DENSE.format(60 + n / 100)}", "sleep", "8")
     )

@@ -110,6 +110,6 @@ def _daemon(site: Any) -> dict[int, str]:
 
 
 def _resident_mib(site: Any) -> float:
-    """Of the daemon and its children."""
+    """Resident memory of the daemon and its children."""
     pages = (Path(f"/proc/{process}/statm").read_text().split()[1] for process in _daemon(site))
     return sum(map(int, pages)) * os.sysconf("SC_PAGESIZE") / (1 << 20)

@@ -26,7 +26,7 @@ LISTS = st.lists(st.one_of(PLAIN, BRACKETS), min_size=1, max_size=4).map(",".joi
 @example(text="n[9-010]")
 @example(text="n[1-65536]")
 @example(text="n1,,n2, n3")
-def test_a_list_has_the_hosts_that_slurm_says(slurm: Any, text: str) -> None:
+def test_a_list_has_the_same_hosts_as_slurm_s(slurm: Any, text: str) -> None:
     said = slurm.run("scontrol", "show", "hostnames", text).split()
     assert expand(text) == tuple(dict.fromkeys(said))
 

@@ -76,7 +76,7 @@ def test_what_no_limit_lets_be_is_refused_with_its_name(
     assert (submitted.job, said in submitted.said) == (None, True), submitted.said
 
 
-def test_the_same_question_of_two_users_is_answered_by_their_own_limits(limited: Any) -> None:
+def test_the_same_request_of_two_users_is_sized_within_each_one_s_limits(limited: Any) -> None:
     assert limited.sbatch(DENSE, user="nobody").job is None
     assert limited.sbatch(DENSE).tres["gres/gpu"] == "8"
     assert limited.sbatch(DENSE, user="nobody").job is None

@@ -1,4 +1,4 @@
-"""What users wrote beside the comment binds, whether a job is answered at once or held, on a real Slurm."""
+"""Options beside the comment bind cached and held jobs alike, on a real Slurm."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -44,9 +44,7 @@ FORMS = [
 
 
 @pytest.mark.parametrize("options", FORMS, ids=" ".join)
-def test_an_answered_job_starts_its_steps_in_every_form_of_request(
-    site: Any, options: tuple[str, ...]
-) -> None:
+def test_a_sized_job_starts_its_steps_in_every_form_of_request(site: Any, options: tuple[str, ...]) -> None:
     site.sbatch(LORA.format(24), *options)  # its size is cached from now on
     assert ran(site, LORA.format(24), *options)[0] == RAN
 
@@ -69,7 +67,7 @@ def holding(slurm: Any, site_of: Any) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("options", FORMS, ids=" ".join)
-def test_a_held_job_gets_what_an_answered_one_gets(holding: Any, options: tuple[str, ...]) -> None:
+def test_a_held_job_gets_the_same_as_one_sized_at_once(holding: Any, options: tuple[str, ...]) -> None:
     output, job = ran(holding, LORA.format(25 + FORMS.index(options)), *options)
     assert output == RAN
     assert job["TresPerNode"] == "gres:gpu:h100:1"
@@ -132,7 +130,7 @@ def reserved(site: Any) -> Iterator[Any]:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
 )
-def test_what_the_user_said_binds_the_size(
+def test_the_user_s_options_bound_the_size(
     site: Any, options: tuple[str, ...], gres: str, field: str, value: str
 ) -> None:
     submitted = site.sbatch(LORA.format(24), *options)
@@ -149,7 +147,7 @@ def test_what_the_user_said_binds_the_size(
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
 )
-def test_what_is_not_understood_runs_as_written(site: Any, options: tuple[str, ...], said: str) -> None:
+def test_a_job_that_is_not_understood_runs_unchanged(site: Any, options: tuple[str, ...], said: str) -> None:
     submitted = site.sbatch(LORA.format(24), *options)
     assert (submitted.job is not None, said in submitted.said) == (True, True), submitted.said
     assert "TresPerNode" not in submitted.job

@@ -21,7 +21,7 @@ def gpus_of(submitted: Any) -> tuple[str, int]:
 
 
 @pytest.mark.parametrize("comment", [DENSE, MOE, LORA], ids=["dense", "moe", "lora"])
-def test_a_job_gets_the_size_that_the_terminal_is_told(site: Any, comment: str) -> None:
+def test_a_job_gets_the_size_on_the_terminal(site: Any, comment: str) -> None:
     submitted = site.sbatch(comment)
     nodes, minutes = (
         int(re.search(rf"{key}=(\d+)", submitted.job["AdminComment"])[1]) for key in ("nodes", "minutes")
@@ -66,7 +66,7 @@ def test_a_script_finds_its_layout_in_its_environment(site: Any) -> None:
     ],
     ids=["nodes", "gpus", "gres", "partitions"],
 )
-def test_what_the_user_wrote_is_lowered_and_said(
+def test_the_user_s_size_is_lowered_with_a_note(
     site: Any, options: tuple[str, ...], key: str, value: str
 ) -> None:
     submitted = site.sbatch(DENSE, *options)
@@ -99,7 +99,9 @@ def test_what_the_user_wrote_is_never_raised(site: Any) -> None:
     ],
     ids=lambda value: value[:40] if isinstance(value, str) else None,
 )
-def test_a_refusal_says_why_in_one_line(site: Any, comment: str, options: tuple[str, ...], said: str) -> None:
+def test_a_refusal_has_its_reason_in_one_line(
+    site: Any, comment: str, options: tuple[str, ...], said: str
+) -> None:
     submitted = site.sbatch(comment, *options, user="nobody")
     assert submitted.job is None
     ours = [line for line in submitted.said.splitlines() if "rightsizer: " in line]

@@ -1,4 +1,4 @@
-"""What is wrong with a comment stands in sbatch's own output, and no job is made for it."""
+"""A fault in a comment is in sbatch's own output, and no job is created."""
 
 import os
 from pathlib import Path
@@ -21,7 +21,7 @@ spec:
 
 @pytest.fixture
 def plans(site: Any) -> Path:
-    """A folder with plan files of nobody's, one of them of root's."""
+    """A folder with plan files of an unprivileged user, one of them root's."""
     texts = {
         "right": PLAN,
         "tokens": PLAN.replace("1B", "10Q"),

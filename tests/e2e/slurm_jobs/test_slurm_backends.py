@@ -102,7 +102,7 @@ def test_a_held_job_is_known_and_released(tested: ClusterUnderTest) -> None:
     tested.wait(job, lambda job: not job.held)
 
 
-def test_a_job_is_requeued_held_resized_in_one_update_and_goes_on(tested: ClusterUnderTest) -> None:
+def test_a_job_is_requeued_held_resized_in_one_update_and_resumes(tested: ClusterUnderTest) -> None:
     job = tested.submit()
     tested.wait(job, lambda job: job.running)
     tested.backend.requeue(job, hold=True)
@@ -122,7 +122,7 @@ def test_a_running_job_gives_nodes_back(tested: ClusterUnderTest) -> None:
     assert (found.running, found.gpus, found.restarts) == (True, 2, 0)
 
 
-def test_an_array_is_told_apart(tested: ClusterUnderTest) -> None:
+def test_array_tasks_are_distinguished(tested: ClusterUnderTest) -> None:
     job = tested.submit("--array=1-2", "--hold")
     assert tested.wait(job, lambda job: job.pending).special == "array"
 

@@ -36,5 +36,5 @@ def test_a_growth_that_never_makes_a_step_ends_no_run(training: Any, check: Any)
 
 
 def sizes(training: Any) -> list[dict[str, Any]]:
-    """What the job wrote of its sizes."""
+    """The job's records of its sizes."""
     return [json.loads(line) for line in (training.run / "sizes.jsonl").read_text().splitlines()]

@@ -10,7 +10,7 @@ import pytest
 pytestmark = [pytest.mark.slurm, pytest.mark.nightly]
 
 
-def test_a_job_without_its_script_ends_with_a_reason_and_goes_on_when_requeued(
+def test_a_job_without_its_script_ends_with_a_reason_and_resumes_when_requeued(
     training: Any, check: Any
 ) -> None:
     training.plan(gpus=2)
@@ -37,7 +37,7 @@ def test_a_job_without_its_script_ends_with_a_reason_and_goes_on_when_requeued(
 
 
 def script(training: Any, job: str) -> int:
-    """The batch script's process; what it starts is younger."""
+    """The process of the batch script; its children are younger."""
     named = (
         pid for pid in training.processes(job) if b"slurm_script" in Path(f"/proc/{pid}/cmdline").read_bytes()
     )

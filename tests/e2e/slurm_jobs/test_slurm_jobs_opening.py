@@ -49,17 +49,17 @@ class Believed(Training):
     """A training whose user has measured earlier runs."""
 
     def environment(self) -> dict[str, str]:
-        """As of every training, with a calibration."""
+        """The environment of every training, with a calibration."""
         return Training.environment(self) | {"RIGHTSIZER_CALIBRATION": str(self.folder / "calibration.json")}
 
     def request(self) -> Request:
-        """What is asked when the plan is submitted, calibrated."""
+        """The calibrated request of the plan's submission."""
         cluster = lookup.cluster("H100-SXM5-80GB", gpus_per_node=1)
         asked = sizing.resolve(load(self.folder / "plan.yaml")).request(clusters=(cluster,))
         return replace(asked, calibration=calibration.load(self.folder / "calibration.json"))
 
     def option(self, gpus: int) -> tuple[Option, Case]:
-        """What the engine predicts on so many GPUs, calibrated, and the case."""
+        """The engine's calibrated prediction on so many GPUs, and the case."""
         asked = replace(self.request(), gpu_counts=(gpus,), deadline_s=None, elastic=False)
         answer = size(asked, compared=False)
         assert isinstance(answer, Plan)
@@ -95,11 +95,11 @@ class Believed(Training):
         self.write(deadline_s=plan.request.deadline_s, step_s=share * plan.request.deadline_s / steps)
 
     def record(self) -> dict[str, Any]:
-        """How the job was sized."""
+        """The record of the job's size."""
         return dict(json.loads((self.run / "slurm.json").read_text()))
 
     def report(self, job: str, state: Path) -> tuple[dict[str, Any], list[tuple[str, int, int, str]]]:
-        """What `rightsizer slurm report` says of the job, and its resizes."""
+        """The job and its resizes in `rightsizer slurm report`."""
         done = self.rightsizer("slurm", "report", "--json", "--state", state, *QUICK[2:6])
         assert done.returncode == 0, done.stderr
         said = json.loads(done.stdout)

@@ -22,7 +22,7 @@ def urgent(slurm: Any) -> Iterator[str]:
     "grace_s",
     [pytest.param(0, id="at once", marks=pytest.mark.nightly), pytest.param(60, id="with time to save")],
 )
-def test_a_preempted_job_goes_on_where_it_was(training: Any, check: Any, urgent: str, grace_s: int) -> None:
+def test_a_preempted_job_resumes(training: Any, check: Any, urgent: str, grace_s: int) -> None:
     training.slurm.run("scontrol", "update", "PartitionName=a100", f"GraceTime={grace_s}")
     training.plan(gpus=2)
     job = training.submit("--partition", "a100")

@@ -10,7 +10,7 @@ import pytest
 pytestmark = pytest.mark.slurm
 
 
-def test_a_job_in_a_private_home_is_measured_and_nobody_else_reads_it(training: Any) -> None:
+def test_a_job_in_a_private_home_is_measured_and_stays_unreadable_to_others(training: Any) -> None:
     training.folder.chmod(0o700)
     training.plan(gpus=1)
     job = training.submit("--partition", "h100")
@@ -40,7 +40,7 @@ def test_a_job_sized_by_the_plugin_finds_its_size_in_its_output(training: Any) -
     training.slurm.wait("it in the output", lambda: output.exists() and bool(size.search(output.read_text())))
 
 
-def test_install_check_asks_the_daemon(training: Any) -> None:
+def test_install_check_queries_the_daemon(training: Any) -> None:
     answered = re.compile(r"^ok +the daemon answers at \S+: (not changed|1 x)", re.M)
 
     def sized() -> bool:  # "its size is not yet known" just after the daemon's start

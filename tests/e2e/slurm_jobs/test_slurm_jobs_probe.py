@@ -33,7 +33,7 @@ def probe(training: Any, *options: str) -> Any:
 
 
 def test_a_probe_measures_a_plan_of_two_nodes_and_narrows_it(training: Any) -> None:
-    """The pace is 1.2 times what is predicted for this model."""
+    """The measured rate is 1.2 times the prediction for this model."""
     plan = training.plan(step_s=PREDICTED_S * 1.2 * 2**0.5, tokens="10B")
     small, batch = (
         "layers: 4, hidden: 192, heads: 4, vocab: 256",

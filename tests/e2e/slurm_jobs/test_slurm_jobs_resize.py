@@ -40,7 +40,7 @@ def test_a_job_shrinks_live_and_grows_by_a_requeue_whatever_dies_meanwhile(train
 
 
 def grown_by_a_command_that_is_killed(training: Any, job: str) -> None:
-    """Ask for four nodes, and kill who asks once the job was told to stop."""
+    """Request four nodes, and kill the command once the job was told to stop."""
     journal = training.folder / ".local/state/rightsizer/resize.db"
     command = subprocess.Popen(
         training.command("slurm", "resize", job, "--nodes", "4"),
@@ -53,6 +53,6 @@ def grown_by_a_command_that_is_killed(training: Any, job: str) -> None:
 
 
 def stage(journal: Path) -> str:
-    """How far the newest change has come."""
+    """The stage of the newest change."""
     with closing(sqlite3.connect(f"file:{journal}?mode=ro", uri=True)) as db:
         return str(db.execute("SELECT stage FROM intents ORDER BY number DESC").fetchone()[0])

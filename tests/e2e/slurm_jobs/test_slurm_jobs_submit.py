@@ -1,4 +1,4 @@
-"""What `rightsizer sbatch` and its companions print, submit and refuse."""
+"""Output, submits and refusals of `rightsizer sbatch` and its companions."""
 
 import json
 import re
@@ -18,7 +18,7 @@ def test_a_dry_run_prints_the_script_and_submits_nothing(training: Any) -> None:
     assert not training.slurm.run("squeue", "--noheader").strip()
 
 
-def test_a_submitted_job_has_the_size_that_was_said(training: Any) -> None:
+def test_a_submitted_job_has_the_printed_size(training: Any) -> None:
     training.plan()
     job = training.submit("--partition", "h100", "--", "--hold", "--nice=7")
     shown = training.slurm.job(job)
@@ -28,7 +28,7 @@ def test_a_submitted_job_has_the_size_that_was_said(training: Any) -> None:
     assert json.loads((training.run / "slurm.json").read_text())["job_id"] == int(job)
 
 
-def test_a_comment_with_blanks_in_its_paths_reaches_slurm_as_it_is(training: Any) -> None:
+def test_a_comment_with_blanks_in_its_paths_reaches_slurm_unchanged(training: Any) -> None:
     folder = training.folder / "a b"
     training.plan()
     job = training.submit("--dir", str(folder), "--", "--hold")
@@ -84,7 +84,7 @@ def test_only_jobs_of_ours_are_resized(training: Any, job: str, message: str) ->
     assert message in done.stderr
 
 
-def test_the_monitor_tells_of_every_gpu_job_and_touches_none(training: Any) -> None:
+def test_the_monitor_reports_every_gpu_job_and_changes_none(training: Any) -> None:
     job = training.slurm.run(
         "sbatch", "--parsable", "-N2", "--gres=gpu:h100:4", "--output=/dev/null", "--wrap=sleep 60"
     ).strip()

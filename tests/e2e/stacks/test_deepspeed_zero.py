@@ -16,7 +16,7 @@ STEP_TOKENS = 16 * 64
 
 
 def _config(stage: int, workers: int) -> dict:
-    """As the plan's file: a global batch of 16."""
+    """DeepSpeed's config, as in the plan's file: a global batch of 16."""
     share = 16 // workers
     batch = {
         "train_batch_size": 16,

@@ -19,7 +19,7 @@ def kind(request):
 
 @pytest.fixture(scope="module")
 def controllers(cluster, operator, kind):
-    """What the kind needs, while its tests run: the webhooks would hold up others when a node is killed."""
+    """The controllers of the kind, for its tests alone: their webhooks delay others when a node is killed."""
     for name in NEEDS[kind]:
         cluster.control("install", name)
     yield
@@ -36,7 +36,7 @@ def run(cluster, api, controllers, common, kind):
     made.kubectl("delete", "tp", made.name, "--ignore-not-found")
 
 
-def test_without_its_controller_the_plan_says_what_to_install(start, kind):
+def test_without_its_controller_the_plan_names_the_missing_one(start, kind):
     refused = start(launch=IDLE | {"as": kind}).until("Refused")
     assert "; install JobSet" in refused.condition("Admitted")["message"]
     refused.patch(launch={"as": "Job"})
@@ -52,7 +52,7 @@ def test_the_plan_owns_the_carrier_and_trains(run, kind):
 
 
 @pytest.mark.nightly
-def test_suspended_it_holds_no_pod_and_resumed_it_goes_on(run):
+def test_a_suspended_plan_holds_no_pod_and_resumes(run):
     run.patch(suspend=True)
     run.until("Suspended")
     run.cluster.wait("no worker is left", lambda: not run.pods())
@@ -62,7 +62,7 @@ def test_suspended_it_holds_no_pod_and_resumed_it_goes_on(run):
 
 
 @pytest.mark.nightly
-def test_a_killed_worker_comes_back_and_the_training_goes_on(run):
+def test_a_killed_worker_returns_and_training_continues(run):
     run.steps_with(2)
     began, (pod, *_) = time.time(), run.pods()
     run.kubectl("delete", "pod", pod["metadata"]["name"], "--grace-period=0", "--force")
@@ -73,7 +73,7 @@ def test_a_killed_worker_comes_back_and_the_training_goes_on(run):
     assert run.status["attempt"]["number"] == 1
 
 
-def test_another_size_is_a_new_attempt_that_goes_on(run, kind):
+def test_another_size_is_a_new_attempt_that_resumes(run, kind):
     step, *_ = run.steps_with(2)
     began = time.time()
     run.kubectl("scale", "tp", run.name, "--replicas=1")

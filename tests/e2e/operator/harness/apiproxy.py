@@ -29,7 +29,7 @@ class RecordedRequest:
 
     @property
     def writes(self) -> bool:
-        """Whether it writes anything but the Lease."""
+        """True if the request writes, leases apart."""
         return self.method != "GET" and "/leases" not in self.path
 
     @property
@@ -61,12 +61,12 @@ class FaultProxy:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """The address on which it listens."""
         return f"http://127.0.0.1:{self._port}"
 
     @property
     def writes(self) -> list[RecordedRequest]:
-        """What changed anything, in order of arrival."""
+        """All writes, in order of arrival."""
         return [seen for seen in self.log if seen.writes]
 
     def close(self) -> None:

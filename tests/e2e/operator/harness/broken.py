@@ -1,4 +1,4 @@
-"""A training that ends, or never begins, in the way its argument says."""
+"""A training that fails, or never starts, in the way that its argument names."""
 
 import os
 import signal

@@ -44,7 +44,7 @@ class SimulatedRun:
 
     @property
     def now(self) -> dict[str, Any]:
-        """The plan as it is."""
+        """The plan's present state."""
         return self.api("GET", self.path)
 
     @property
@@ -119,7 +119,7 @@ class SimulatedRun:
         self.wait("nothing amiss", lambda: not self.amiss(state, attempt, gpus), within_s)
 
     def amiss(self, state: str, attempt: int, gpus: int) -> list[str]:
-        """What is not as it should be: more or fewer Jobs than one, an orphan, a wrong size or status."""
+        """Differences from the expected state: not exactly one Job, an orphan, a wrong size or status."""
         plan, jobs = self.now, self.jobs
         ended, stopped = state in {"Complete", "Failed"}, state == "Suspended"
         found = []

@@ -60,12 +60,12 @@ class Operator:
 
     @property
     def words(self) -> str:
-        """What it has logged."""
+        """Its log."""
         return self.log.read_text() if self.log.exists() else ""
 
     @property
     def state(self) -> str:
-        """Whether it lives, what it asked for last, and what it said last."""
+        """Whether it runs, its last request, and its last log line."""
         alive = bool(self.pid) and Path(f"/proc/{self.pid}").exists()
         asked = "\n".join(f"{s.at:.3f} {s.method} {s.path} {s.status}" for s in self.proxy.log[-20:])
         return f"process {self.pid}, {'alive' if alive else 'gone'}\n{asked}\n{self.words[-3000:]}"
@@ -75,7 +75,7 @@ class Operator:
         os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """As a crash would, and wait until it is gone."""
+        """Kill it as a crash would, and wait for its end."""
         with self._lock:
             pid, self.pid = self.pid, 0
             if not pid:
@@ -89,7 +89,7 @@ class Operator:
                 pass
 
     def get(self, path: str) -> tuple[int, str]:
-        """What it answers itself: /healthz, /metrics."""
+        """A response of its own server: /healthz, /metrics."""
         line = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
         try:
             line.request("GET", path)
@@ -130,7 +130,7 @@ class ExternalOperators:
             return int(self._zygote.stdout.readline())
 
     def delete_lease(self, namespace: str = "") -> None:
-        """Who acts next need not wait for the dead one's Lease to run out; that is measured elsewhere."""
+        """Delete the dead leader's Lease, so that the next one need not wait; another test measures that."""
         path = f"{LEASES.format(namespace or self.system)}/rightsizer-operator"
         self.api("DELETE", path)
 

@@ -23,7 +23,7 @@ def laid(base, over):
 
 
 class Run:
-    """The example's plan with changes, for as long as it is let."""
+    """The example's plan with changes, without an end."""
 
     def __init__(self, cluster, api, namespace, *, metadata=None, **spec):
         self.cluster, self.api, self.namespace = cluster, api, namespace
@@ -68,7 +68,7 @@ class Run:
         return [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
 
     def records(self):
-        """What rank 0 wrote, wherever it runs or ran, oldest first, with the pod's name."""
+        """The records of rank 0 from all of its pods, oldest first, with the pod's name."""
         found = []
         for pod in self.pods():
             path = self.cluster.kubeconfig.parent / pod["spec"].get("nodeName", "")

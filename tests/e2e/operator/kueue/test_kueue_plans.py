@@ -26,7 +26,7 @@ def test_a_job_waits_suspended_until_the_quota_is_free(cluster, namespace, queue
     holds("second")
 
 
-def test_a_plan_waits_for_quota_says_why_and_trains_when_it_is_free(queue, queued):
+def test_a_plan_waits_for_quota_with_its_reason_and_trains_when_it_is_free(queue, queued):
     queue(1)
     first = queued("first", resources=ONE)
     step, *_ = first.steps_with(1)
@@ -54,7 +54,7 @@ def _requests(run):
     return spec["containers"][0]["resources"].get("requests", {})
 
 
-def test_workers_request_of_a_queue_what_it_covers_and_kueue_admits_nothing_else(queue, queued):
+def test_workers_request_only_the_resources_that_their_queue_covers(queue, queued):
     queue(8, more={"cpu": "400m"})
     run = queued("covered", resources=ONE, launch=IDLE)
     run.until("Running")
@@ -68,7 +68,7 @@ def test_workers_request_of_a_queue_what_it_covers_and_kueue_admits_nothing_else
 
 
 @pytest.mark.nightly
-def test_a_preempted_plan_goes_on_from_its_checkpoint(queue, queued, priorities):
+def test_a_preempted_plan_resumes_from_its_checkpoint(queue, queued, priorities):
     queue(2)
     low = queued("low", priority="low")
     step, *_ = low.steps_with(2)
