@@ -208,7 +208,7 @@ def on_slurm(scenario):
         marks=marks_of(seen(scenario)),
         launches_s=(ZERO_S,),
     )
-    reading = slurm.reading_for(monitored, None, unseen="", tuning=TUNING, now_s=now_s)
+    reading = slurm.reading_for(monitored, None, tuning=TUNING, now_s=now_s)
     running, limits = slurm.policy_inputs(
         monitored, reading, scaling=Sublinear(), tuning=TUNING, cluster=FREE, waiting=True, now_s=now_s
     )
