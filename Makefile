@@ -82,7 +82,7 @@ check-generated: $(READY)  ## generated files are what `make generate` and `make
 	$(BIN)/python scripts/refresh_outputs.py --check
 
 .check-generated: $(READY)
-	$(BIN)/python -m rightsizer_api.generate --check
+	$(BIN)/python -m rightsizer_api.schema.generate --check
 	$(BIN)/python -m rightsizer_telemetry.generate --check
 	$(BIN)/python -m rightsizer_cli.commands.schema.generate --check
 	$(BIN)/python scripts/draw_architecture.py --check
@@ -90,7 +90,7 @@ check-generated: $(READY)  ## generated files are what `make generate` and `make
 	$(BIN)/python scripts/draw_pictures.py --check
 
 generate: $(READY)  ## rewrite the CRD, the schemas, the rules, the dashboards and the generated docs
-	$(BIN)/python -m rightsizer_api.generate
+	$(BIN)/python -m rightsizer_api.schema.generate
 	$(BIN)/python -m rightsizer_telemetry.generate
 	$(BIN)/python -m rightsizer_cli.commands.schema.generate
 	$(BIN)/python scripts/draw_architecture.py

@@ -7,12 +7,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rightsizer_api.crd import crd_yaml
     from rightsizer_api.errors import PlanError
     from rightsizer_api.manifest import dump, load, loads, validate, with_config
     from rightsizer_api.placeholders import PLACEHOLDERS, expand
     from rightsizer_api.plan import API_VERSION, GROUP, KIND, VERSION, Metadata, Spec, TrainingPlan
     from rightsizer_api.report import PlanReport
+    from rightsizer_api.schema.crd import crd_yaml
     from rightsizer_api.status import Status
 
 __all__ = [
@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "crd": ("crd_yaml",),
+    "schema.crd": ("crd_yaml",),
     "errors": ("PlanError",),
     "manifest": ("dump", "load", "loads", "validate", "with_config"),
     "placeholders": ("PLACEHOLDERS", "expand"),

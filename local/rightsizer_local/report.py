@@ -11,6 +11,7 @@ import yaml
 from rightsizer_api import sizing
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_api.report import PlanReport
+from rightsizer_api.state import ConditionType, State
 from rightsizer_api.status import (
     Attempt,
     Condition,
@@ -131,7 +132,7 @@ def status(outcome: RunOutcome) -> Status:
     totals = outcome.totals
     state, true = _CONDITIONS[outcome.ending]
     condition = Condition(
-        type="Ready" if outcome.ending is not Ending.FAILED else "Failed",
+        type=ConditionType.FAILED if outcome.ending is Ending.FAILED else ConditionType.READY,
         status=ConditionStatus.TRUE if true else ConditionStatus.FALSE,
         reason=state,
         message=outcome.reason
@@ -185,7 +186,7 @@ def _recommendation(outcome: RunOutcome) -> Recommendation | None:
 
 
 _CONDITIONS = {
-    Ending.DONE: ("Complete", True),
+    Ending.DONE: (State.COMPLETE, True),
     Ending.STOPPED: ("Stopped", False),
     Ending.FAILED: ("GaveUp", True),
 }

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import yaml
 
-from rightsizer_api.generate import main
+from rightsizer_api.schema.generate import main
 from rightsizer_telemetry import alerts, rules
 from rightsizer_telemetry.dashboards import grafana
 

@@ -4,7 +4,7 @@ import jsonschema
 import pytest
 
 from rightsizer_api import PlanReport, sizing, validate
-from rightsizer_api.crd import crd
+from rightsizer_api.schema.crd import crd
 from rightsizer_engine.catalog import lookup
 from rightsizer_engine.domain.workload import Method, Recompute
 from rightsizer_engine.errors import InputError, UnknownNameError

@@ -5,77 +5,52 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rightsizer_api.quantities import parse_time
+from rightsizer_api.state import ConditionType, State
 from rightsizer_engine.units import format_count, format_duration
 
 Object = Mapping[str, Any]
 
-_MEANS = {
-    "": "the operator has not observed it yet",
-    "Invalid": "its spec is wrong",
-    "NoPlan": "no layout meets its goal",
-    "DeadlinePassed": "its deadline has passed before it could start",
-    "Sizing": "the search for its size takes longer than others, or waits for its turn",
-    "SizingTooLong": "the search for its size takes too long",
-    "Fault": "it triggers a fault in the operator",
-    "NoSuchGPUs": "the cluster has none of the GPUs that it may use",
-    "InsufficientGPUs": "it needs more GPUs than the cluster can ever give it",
-    "WaitingForGPUs": "it waits for GPUs that other jobs hold",
-    "Queued": "it waits in its queue",
-    "Refused": "the API server rejected one of its objects",
-    "Unschedulable": "no node has room for one of its pods",
-    "VolumeClaim": "a volume claim of its pods is missing or not bound",
-    "VolumeMount": "a volume of its pods cannot be mounted",
-    "ImagePull": "its image cannot be pulled",
-    "ContainerError": "a container of its pods cannot be made",
-    "PodError": "the node cannot set up one of its pods",
-    "QuotaExceeded": "a quota of its namespace leaves no room for its pods",
-    "AdmissionDenied": "an admission policy rejects its pods",
-    "FailedCreate": "the API server rejects its pods",
-    "Starting": "its workers start",
-    "Running": "it trains",
-    "Recovering": "it lost workers and is getting them back",
-    "Resizing": "its size or layout is changing",
-    "Relayout": "the previous attempt is saving and stopping",
-    "Finishing": "its last workers stop",
-    "Suspended": "it was stopped on request; its checkpoint is saved",
-    "Complete": "trained on all tokens",
-    "Failed": "it used up its restarts or cannot start",
-}
 _PODS = "nothing; if it persists: kubectl describe pods -n {namespace} -l rightsizer.dev/plan={name}"
 _NEXT = {
-    "": "check the operator: kubectl get pods --all-namespaces -l app.kubernetes.io/name=rightsizer",
-    "Invalid": "correct that field and apply the plan again",
-    "NoPlan": "give it a later deadline, more GPUs or a smaller task; kubectl rightsizer explain {name}",
-    "DeadlinePassed": "give it a later deadline",
-    "Sizing": "nothing: it goes on by itself",
-    "SizingTooLong": "set spec.layout, spec.resources.gpuTypes or spec.resources.gpus: less is searched then",
-    "Fault": "report it with the operator's log; the operator tries again by itself",
-    "NoSuchGPUs": "name other GPUs in spec.resources.gpuTypes, or add nodes: it starts by itself then",
-    "InsufficientGPUs": "give it a later deadline, or add nodes or quota: it starts by itself then",
-    "WaitingForGPUs": "nothing: it starts by itself when they are free",
-    "Queued": "nothing: it starts when its queue admits it; kubectl get workloads -n {namespace}",
-    "Refused": "fix what the message names; the operator retries",
-    "Unschedulable": "free or add what the message names, or ask for less in spec.launch.podTemplate",
-    "VolumeClaim": "kubectl get pvc -n {namespace}; create the claim, or wait until it is bound",
-    "VolumeMount": "create what the message names; its pods start by themselves then",
-    "ImagePull": "correct spec.launch.image, or its imagePullSecrets in podTemplate",
-    "ContainerError": "create or correct what the message names; its pods start by themselves then",
-    "PodError": "ask the administrator of the node: kubectl describe pods -n {namespace}",
-    "QuotaExceeded": "free quota or have it raised: kubectl describe quota -n {namespace}",
-    "AdmissionDenied": "change spec.launch.podTemplate to what the policy allows, or ask its administrator",
-    "FailedCreate": "fix what the message names; Kubernetes retries",
-    "Starting": _PODS,
-    "Recovering": _PODS,
-    "Suspended": "kubectl rightsizer resume {name} -n {namespace}",
-    "Failed": "kubectl logs -n {namespace} job/{job}; then correct the plan: a changed spec is a new attempt",
-    "Complete": "nothing; delete the plan when its logs are no longer needed",
+    State.NEW: "check the operator: kubectl get pods --all-namespaces -l app.kubernetes.io/name=rightsizer",
+    State.INVALID: "correct that field and apply the plan again",
+    State.NO_PLAN: "give it a later deadline, more GPUs or a smaller task; kubectl rightsizer explain {name}",
+    State.DEADLINE_PASSED: "give it a later deadline",
+    State.SIZING: "nothing: it goes on by itself",
+    State.SIZING_TOO_LONG: (
+        "set spec.layout, spec.resources.gpuTypes or spec.resources.gpus: less is searched then"
+    ),
+    State.FAULT: "report it with the operator's log; the operator tries again by itself",
+    State.NO_SUCH_GPUS: "name other GPUs in spec.resources.gpuTypes, or add nodes: it starts by itself then",
+    State.INSUFFICIENT_GPUS: "give it a later deadline, or add nodes or quota: it starts by itself then",
+    State.WAITING_FOR_GPUS: "nothing: it starts by itself when they are free",
+    State.QUEUED: "nothing: it starts when its queue admits it; kubectl get workloads -n {namespace}",
+    State.REFUSED: "fix what the message names; the operator retries",
+    State.UNSCHEDULABLE: "free or add what the message names, or ask for less in spec.launch.podTemplate",
+    State.VOLUME_CLAIM: "kubectl get pvc -n {namespace}; create the claim, or wait until it is bound",
+    State.VOLUME_MOUNT: "create what the message names; its pods start by themselves then",
+    State.IMAGE_PULL: "correct spec.launch.image, or its imagePullSecrets in podTemplate",
+    State.CONTAINER_ERROR: "create or correct what the message names; its pods start by themselves then",
+    State.POD_ERROR: "ask the administrator of the node: kubectl describe pods -n {namespace}",
+    State.QUOTA_EXCEEDED: "free quota or have it raised: kubectl describe quota -n {namespace}",
+    State.ADMISSION_DENIED: (
+        "change spec.launch.podTemplate to what the policy allows, or ask its administrator"
+    ),
+    State.FAILED_CREATE: "fix what the message names; Kubernetes retries",
+    State.STARTING: _PODS,
+    State.RECOVERING: _PODS,
+    State.SUSPENDED: "kubectl rightsizer resume {name} -n {namespace}",
+    State.FAILED: (
+        "kubectl logs -n {namespace} job/{job}; then correct the plan: a changed spec is a new attempt"
+    ),
+    State.COMPLETE: "nothing; delete the plan when its logs are no longer needed",
 }
 _LATE = (
     "more GPUs may help: kubectl rightsizer plan {name} -n {namespace}; then resize it, or move its deadline"
 )
 
 
-def condition(plan: Object, kind: str) -> Object:
+def condition(plan: Object, kind: ConditionType) -> Object:
     """A condition; empty if the plan has none of that type."""
     conditions = plan.get("status", {}).get("conditions", ())
     return next((entry for entry in conditions if entry["type"] == kind), {})
@@ -83,14 +58,14 @@ def condition(plan: Object, kind: str) -> Object:
 
 def state_of(plan: Object) -> str:
     """The reason of Ready; empty before the first reconciliation."""
-    return str(condition(plan, "Ready").get("reason", ""))
+    return str(condition(plan, ConditionType.READY).get("reason", ""))
 
 
 def why(plan: Object, events: Sequence[Object], now: dt.datetime) -> list[str]:
     """The explanation: state, size, deadline, pace, last events, next step."""
     metadata, state = plan["metadata"], state_of(plan)
-    message = condition(plan, "Ready").get("message", "")
-    meaning = _MEANS.get(state, "")
+    message = condition(plan, ConditionType.READY).get("message", "")
+    meaning = known.sentence if (known := State.of(state)) else ""
     head = (
         f"{metadata['name']} is {state or 'new'}: {meaning}" if meaning else f"{metadata['name']} is {state}"
     )
@@ -105,8 +80,11 @@ def why(plan: Object, events: Sequence[Object], now: dt.datetime) -> list[str]:
 def next_step(plan: Object) -> str:
     """What the user can do now."""
     state, metadata = state_of(plan), plan["metadata"]
-    late = condition(plan, "DeadlineAtRisk").get("status") == "True" and state in {"Running", "Resizing"}
-    step = _LATE if late else _NEXT.get(state, "nothing")
+    late = condition(plan, ConditionType.DEADLINE_AT_RISK).get("status") == "True" and state in {
+        State.RUNNING,
+        State.RESIZING,
+    }
+    step = _LATE if late else _NEXT.get(State.of(state) or State.RUNNING, "nothing")
     job = plan.get("status", {}).get("attempt", {}).get("jobName", "")
     return step.format(name=metadata["name"], namespace=metadata["namespace"], job=job)
 
@@ -120,7 +98,7 @@ def on_time(plan: Object) -> str:
     if eta is None:
         return f"It is due {status['deadline']}; its end is not known yet."
     margin_s = (due - eta).total_seconds()
-    over = state_of(plan) == "Complete"
+    over = state_of(plan) == State.COMPLETE
     margin = f"{format_duration(abs(margin_s))} {'before' if margin_s >= 0 else 'after'} its deadline"
     verb = "ended" if over else "ends"
     judged = "On time" if margin_s >= 0 else "Late"
@@ -135,13 +113,13 @@ def format_event(event: Object, now: dt.datetime) -> str:
 
 
 def _since(plan: Object, now: dt.datetime) -> str:
-    since = parse_time(condition(plan, "Ready").get("lastTransitionTime"))
+    since = parse_time(condition(plan, ConditionType.READY).get("lastTransitionTime"))
     return f", for {format_duration((now - since).total_seconds())}" if since and now > since else ""
 
 
 def _pending(plan: Object) -> str:
     """The latest spec, if it cannot be applied while an older one runs."""
-    sized = condition(plan, "Sized")
+    sized = condition(plan, ConditionType.SIZED)
     if sized.get("status") == "False" and sized.get("reason") != state_of(plan):
         return f"The latest spec cannot be applied ({sized['reason']}): {sized.get('message', '')}."
     return ""
@@ -155,8 +133,12 @@ def _size(plan: Object) -> str:
     limits = [f"{bound} {resources[key]}" for key, bound in _LIMITS.items() if resources.get(key)]
     requested = f" (requested: {', '.join(limits)})" if limits else ""
     gpus = f"{sizing['gpus']} x {sizing['gpuType']}, {sizing['layoutText']}"
-    message = condition(plan, "Sized").get("message", "")
-    detail = f" Sized as: {message}." if condition(plan, "Sized").get("status") == "True" and message else ""
+    message = condition(plan, ConditionType.SIZED).get("message", "")
+    detail = (
+        f" Sized as: {message}."
+        if condition(plan, ConditionType.SIZED).get("status") == "True" and message
+        else ""
+    )
     return f"Size: {gpus}{requested}.{detail}{_opening(plan)}"
 
 

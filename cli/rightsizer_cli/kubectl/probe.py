@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from rightsizer_api import dump, validate
 from rightsizer_api.plan import TrainingPlan
+from rightsizer_api.state import ConditionType, State
 from rightsizer_api.status import Status
 from rightsizer_cli.kubectl.describe import condition, state_of
 from rightsizer_cli.kubectl_client import Client
@@ -29,7 +30,6 @@ _PLACED_S = 900.0
 """Time to be placed, pull the image and train a step, before a probe is given up. A choice."""
 _SAVE_S = 120.0
 """After the probe's time, until the operator has published what it measured last. A choice."""
-_OVER = ("Failed", "Complete")
 _WARM_UP, _LEAST_STEPS, _LEAST_S = 2, 10, 60.0
 """Steps that do not count, and what is measured at least: the status states its time in seconds."""
 
@@ -72,7 +72,7 @@ class KubernetesProbe:
             self.client.delete(name)
         observation = observed_of(probe, self._request(probe.plan), looks)
         if observation is None:
-            raise no_steps(probe, failed=said.startswith("Failed") and not looks)
+            raise no_steps(probe, failed=said.startswith(State.FAILED) and not looks)
         return (observation,)
 
     def _follow(self, probe: Probe, name: str) -> tuple[Sequence[Look], str]:
@@ -80,7 +80,7 @@ class KubernetesProbe:
         until_s, looks, said = self.clock() + probe.limit_s + _PLACED_S, list[Look](), ""
         while self.clock() < until_s and not _has_enough(looks):
             raw = self.client.plan(name)
-            message = condition(raw, "Ready").get("message", "")
+            message = condition(raw, ConditionType.READY).get("message", "")
             words = f"{state_of(raw)}{f': {message}' if message else ''}"
             if words != said:
                 self.say(words)
@@ -90,7 +90,8 @@ class KubernetesProbe:
                 if not looks:
                     until_s = self.clock() + probe.limit_s + _SAVE_S
                 looks.append(look)
-            if state_of(raw) in _OVER:
+            state = State.of(state_of(raw))
+            if state and state.ended:
                 break
             self.sleep(_LOOK_S)
         return looks, said

@@ -8,23 +8,12 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from rightsizer_api.state import ConditionType, State
 from rightsizer_cli.kubectl.describe import condition, on_time, state_of
 from rightsizer_engine.units import format_count
 
 Object = Mapping[str, Any]
 
-_GREEN = ("Running", "Complete", "Finishing")
-_RED = (
-    "Invalid",
-    "NoPlan",
-    "DeadlinePassed",
-    "NoSuchGPUs",
-    "InsufficientGPUs",
-    "SizingTooLong",
-    "Fault",
-    "Refused",
-    "Failed",
-)
 _UNWRAPPED = ("Name", "State", "GPUs", "ETA (UTC)", "On time", "Condition", "Status", "Reason")
 
 
@@ -36,9 +25,12 @@ def _columns(*names: str) -> Table:
 
 
 def _state(plan: Object) -> Text:
-    state = state_of(plan)
-    style = "green" if state in _GREEN else "red" if state in _RED else "yellow"
-    return Text(state or "New", style=style)
+    text = state_of(plan)
+    state = State.of(text)
+    if state is None:
+        return Text(text, style="yellow")
+    failed = state.warns and not state.is_obstacle
+    return Text(state, style="green" if state.is_good else "red" if failed else "yellow")
 
 
 def plans_table(plans: Sequence[Object], *, namespaces: bool) -> RenderableType:
@@ -64,7 +56,7 @@ def plans_table(plans: Sequence[Object], *, namespaces: bool) -> RenderableType:
 
 
 def _deadline_cell(plan: Object) -> Text:
-    risk = condition(plan, "DeadlineAtRisk").get("status")
+    risk = condition(plan, ConditionType.DEADLINE_AT_RISK).get("status")
     if not plan.get("status", {}).get("deadline") or risk not in {"True", "False"}:
         return Text("")
     return Text("late", style="red") if risk == "True" else Text("yes", style="green")

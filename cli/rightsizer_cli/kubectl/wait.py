@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from rightsizer_api.state import ConditionType, RunningReason, State
 from rightsizer_cli.kubectl.describe import condition, state_of
 from rightsizer_cli.kubectl.exits import FAILED, TIMED_OUT
 from rightsizer_cli.output.exits import NO_PLAN, OK
@@ -11,8 +12,6 @@ from rightsizer_engine.values import immutable
 
 Object = Mapping[str, Any]
 Verdict = Callable[[Object], int | None]
-
-_ENDED = {"Failed": FAILED, "Complete": FAILED}
 
 
 @immutable
@@ -48,14 +47,14 @@ def resized(gpus: int | None) -> Verdict:
     """Done when the plan trains on all its workers; on `gpus` GPUs, if given."""
 
     def done(plan: Object) -> int | None:
-        if condition(plan, "Sized").get("status") == "False":
+        if condition(plan, ConditionType.SIZED).get("status") == "False":
             return NO_PLAN
         state, sizing = state_of(plan), plan.get("status", {}).get("sizing", {})
         if gpus is not None and sizing.get("gpus") != gpus:
             return None
-        if state in {"Suspended"}:
+        if state == State.SUSPENDED or (state == State.RUNNING and _has_all_workers(plan)):
             return OK
-        return OK if state == "Running" and _has_all_workers(plan) else _ENDED.get(state)
+        return _ended(state)
 
     return done
 
@@ -63,15 +62,22 @@ def resized(gpus: int | None) -> Verdict:
 def suspended(plan: Object) -> int | None:
     """Done when the plan's workers have saved and stopped."""
     state = state_of(plan)
-    return OK if state == "Suspended" else _ENDED.get(state)
+    return OK if state == State.SUSPENDED else _ended(state)
 
 
 def resumed(plan: Object) -> int | None:
     """Done when the plan trains again or waits in a queue."""
     state = state_of(plan)
-    if condition(plan, "Sized").get("status") == "False":
+    if condition(plan, ConditionType.SIZED).get("status") == "False":
         return NO_PLAN
-    return OK if state in {"Running", "Queued", "WaitingForGPUs"} else _ENDED.get(state)
+    there = (State.RUNNING, State.QUEUED, State.WAITING_FOR_GPUS)
+    return OK if state in there else _ended(state)
+
+
+def _ended(state: str) -> int | None:
+    """FAILED if the plan has ended, well or not: it will not do what was asked for."""
+    known = State.of(state)
+    return FAILED if known and known.ended else None
 
 
 def _is_observed(plan: Object) -> bool:
@@ -81,14 +87,14 @@ def _is_observed(plan: Object) -> bool:
 
 
 def _has_all_workers(plan: Object) -> bool:
-    return bool(condition(plan, "Running").get("reason") == "AllWorkers")
+    return bool(condition(plan, ConditionType.RUNNING).get("reason") == RunningReason.ALL_WORKERS)
 
 
 def _state_line(plan: Object) -> str:
     if not _is_observed(plan):
         return "waiting for the operator"
-    sized = condition(plan, "Sized")
+    sized = condition(plan, ConditionType.SIZED)
     if sized.get("status") == "False":
         return f"{sized.get('reason', '')}: {sized.get('message', '')}"
-    message = condition(plan, "Ready").get("message", "")
+    message = condition(plan, ConditionType.READY).get("message", "")
     return f"{state_of(plan)}{f': {message}' if message else ''}"

@@ -15,6 +15,7 @@ from rightsizer_api.plan import GROUP, KIND, VERSION
 from rightsizer_operator.cluster.metrics import Metrics
 from rightsizer_operator.values import names
 from rightsizer_operator.values.carriers import JOB_SET_API, TRAINER_API, remedy
+from rightsizer_operator.values.pods import PodPhase
 
 Object = dict[str, Any]
 
@@ -236,7 +237,7 @@ class KubeClient:
         """
         reason, message = "DeadNode", "its node does not respond"
         condition = {"type": "DisruptionTarget", "status": "True", "reason": reason, "message": message}
-        status = {"phase": "Failed", "reason": reason, "message": message, "conditions": [condition]}
+        status = {"phase": PodPhase.FAILED, "reason": reason, "message": message, "conditions": [condition]}
         path = f"{_PATHS['Pod'].format(namespace)}/{name}/status"
         body = {"metadata": {"uid": uid}, "status": status}
         try:

@@ -7,8 +7,9 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from rightsizer_operator.values.kueue import owners_of
+from rightsizer_operator.values.kueue import WorkloadCondition, owners_of
 from rightsizer_operator.values.nodes import Node, NodeRequirements, gpu_type, obstacle, pod_gpus
+from rightsizer_operator.values.pods import PodPhase
 
 Object = Mapping[str, Any]
 
@@ -25,7 +26,7 @@ def unscheduled(pods: Iterable[Object], nodes: Collection[Node]) -> frozenset[st
         pod["spec"]
         for pod in pods
         if not pod["spec"].get("nodeName")
-        and pod.get("status", {}).get("phase", "Pending") == "Pending"
+        and pod.get("status", {}).get("phase", PodPhase.PENDING) == PodPhase.PENDING
         and "deletionTimestamp" not in pod["metadata"]
     )
     return _types(waiting, nodes)
@@ -38,7 +39,9 @@ def queued(workloads: Iterable[Object], nodes: Collection[Node], *, own: Collect
         conditions = workload.get("status", {}).get("conditions", ())
         true = {condition["type"] for condition in conditions if condition["status"] == "True"}
         owners = {(workload["metadata"]["namespace"], *each) for each in owners_of(workload)}
-        settled = true & {"QuotaReserved", "Finished"} or not workload["spec"].get("active", True)
+        settled = true & {WorkloadCondition.QUOTA_RESERVED, WorkloadCondition.FINISHED} or not workload[
+            "spec"
+        ].get("active", True)
         if not settled and not owners & set(own):
             waiting += [pods["template"]["spec"] for pods in workload["spec"].get("podSets", ())]
     return _types(waiting, nodes)

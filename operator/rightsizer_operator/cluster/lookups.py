@@ -15,7 +15,7 @@ from rightsizer_operator.cluster.gpu_pods import read_gpu_pods
 from rightsizer_operator.cluster.occupancy import owner_of
 from rightsizer_operator.cluster.relist import retry_when_busy
 from rightsizer_operator.cluster.ttl_cache import TTLCache
-from rightsizer_operator.values.conditions import reason_of
+from rightsizer_operator.values.conditions import state_of
 from rightsizer_operator.values.devices import quota_name
 from rightsizer_operator.values.kueue import (
     Queue,
@@ -28,7 +28,7 @@ from rightsizer_operator.values.kueue import (
 )
 from rightsizer_operator.values.names import LABEL_PLAN, LABEL_ROLE, QUEUE_LABEL, WORKER
 from rightsizer_operator.values.nodes import gpu_type
-from rightsizer_operator.values.pods import Pod
+from rightsizer_operator.values.pods import Pod, PodPhase
 from rightsizer_operator.values.requests import Allowance, allowance
 from rightsizer_operator.values.snapshot import AttemptJob, Key, owner_uids
 from rightsizer_operator.values.vendors import vendors_of
@@ -158,7 +158,7 @@ class ClusterReader:
                     async for raw in listed:
                         key, pod = (namespace, raw["metadata"]["labels"][LABEL_PLAN]), Pod.of(raw)
                         own = {job.uid for job in self._cache.owned(key)}
-                        if pod.address and pod.phase == "Running" and owner_uids(raw) & own:
+                        if pod.address and pod.phase == PodPhase.RUNNING and owner_uids(raw) & own:
                             addresses[key].append(pod.address)
         return dict(addresses)
 
@@ -262,7 +262,7 @@ def _is_over(plan: Mapping[str, Any]) -> bool:
     """Whether the plan has ended, and its spec has not changed since."""
     status = plan.get("status") or {}
     seen = status.get("observedGeneration", 0) >= plan["metadata"]["generation"] if status else False
-    return seen and reason_of(status, "Ready") in ("Complete", "Failed")
+    return seen and state_of(status).ended
 
 
 def _needs_workload(job: AttemptJob, *, suspend: bool) -> bool:

@@ -7,34 +7,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from rightsizer_operator.reconcile.pending import OBSTACLES
+from rightsizer_api.state import State
 from rightsizer_operator.reconcile.persisted import CAUSES
 
-STATES = (
-    "New",
-    "Invalid",
-    "NoPlan",
-    "Sizing",
-    "SizingTooLong",
-    "Fault",
-    "NoSuchGPUs",
-    "InsufficientGPUs",
-    "DeadlinePassed",
-    "WaitingForGPUs",
-    "Queued",
-    "Refused",
-    *OBSTACLES,
-    "Finishing",
-    "Suspended",
-    "Starting",
-    "Running",
-    "Recovering",
-    "Resizing",
-    "Relayout",
-    "Complete",
-    "Failed",
-)
-"""All states of a plan: the reasons of its Ready condition."""
 _METHODS = ("GET", "POST", "PATCH", "DELETE")
 _ERRORS = ("0", "403", "404", "409", "422", "429", "500", "503")
 _PLAN_GAUGES = {
@@ -57,7 +32,7 @@ class Metrics(Collector):
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._plans: dict[tuple[str, str], tuple[str, PlanGauges, Mapping[str, str]]] = {}
+        self._plans: dict[tuple[str, str], tuple[State, PlanGauges, Mapping[str, str]]] = {}
         prefix = "rightsizer_operator_"
         self.reconcile_seconds = Histogram(
             f"{prefix}reconcile_seconds", "Duration of a reconcile of one plan", registry=self.registry
@@ -108,7 +83,7 @@ class Metrics(Collector):
                 self._resizes.labels(row.get("cause", "Plan")).inc()
 
     def set_plan(
-        self, key: tuple[str, str], state: str, gauges: PlanGauges, info: Mapping[str, str] | None = None
+        self, key: tuple[str, str], state: State, gauges: PlanGauges, info: Mapping[str, str] | None = None
     ) -> None:
         """Set a plan's state, gauges and info labels."""
         self._plans[key] = (state, gauges, info or {})
@@ -120,9 +95,9 @@ class Metrics(Collector):
     def collect(self) -> Iterable[Metric]:
         """The plans' gauges."""
         states = GaugeMetricFamily("rightsizer_plans", "Plans by state", labels=["state"])
-        counts = dict.fromkeys(STATES, 0)
+        counts = dict.fromkeys(State, 0)
         for state, *_ in self._plans.values():
-            counts[state] = counts.get(state, 0) + 1
+            counts[state] += 1
         for state, count in counts.items():
             states.add_metric([state], count)
         yield states

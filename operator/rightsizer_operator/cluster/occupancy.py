@@ -6,6 +6,7 @@ from typing import Any
 
 from rightsizer_engine.values import immutable
 from rightsizer_operator.values.nodes import place_of, pod_gpus, pod_slices
+from rightsizer_operator.values.pods import PodPhase
 from rightsizer_operator.values.snapshot import Key
 
 Object = Mapping[str, Any]
@@ -39,7 +40,7 @@ def bound_pods(pods: Iterable[Object]) -> tuple[BoundPod, ...]:
         BoundPod(node=place_of(node, resource), owner=owner_of(pod), gpus=gpus)
         for pod in pods
         if (node := pod["spec"].get("nodeName"))
-        and pod.get("status", {}).get("phase") not in {"Succeeded", "Failed"}
+        and pod.get("status", {}).get("phase") not in {PodPhase.SUCCEEDED, PodPhase.FAILED}
         for resource, gpus in {"": pod_gpus(pod["spec"]), **pod_slices(pod["spec"])}.items()
         if gpus
     )

@@ -8,8 +8,8 @@ from rightsizer_api.untrusted_text import printable
 from rightsizer_operator.cluster.cache import Cache
 from rightsizer_operator.cluster.client import ApiError, KubeClient
 from rightsizer_operator.values import names
-from rightsizer_operator.values.conditions import reason_of
-from rightsizer_operator.values.pods import START_S, Pod
+from rightsizer_operator.values.conditions import state_of
+from rightsizer_operator.values.pods import START_S, Pod, PodPhase
 from rightsizer_operator.values.snapshot import AttemptJob, ChildWarning, Key, owner_uids
 
 
@@ -39,7 +39,9 @@ class PlanPods:
     async def warnings(self, key: Key, pods: Sequence[Pod]) -> tuple[ChildWarning, ...]:
         """The newest Warning Event about what keeps pods from running, if the pods themselves do not tell."""
         jobs = [job for job in self._cache.owned(key) if self._waits(job)]
-        if not jobs or any(pod.phase == "Pending" and (pod.unschedulable or pod.waiting) for pod in pods):
+        if not jobs or any(
+            pod.phase == PodPhase.PENDING and (pod.unschedulable or pod.waiting) for pod in pods
+        ):
             return ()
         job, store = jobs[-1], names.rendezvous_name(key[1])
         workers = [pod for pod in pods if pod.role == names.WORKER and pod.attempt == job.attempt]
@@ -47,14 +49,16 @@ class PlanPods:
         lacking = [owner] if _open(workers) < job.parallelism else []
         if not _open([pod for pod in pods if pod.role == names.RENDEZVOUS]):
             lacking.append(("ReplicaSet", store, ""))
-        lacking += [("Pod", pod.name, pod.uid) for pod in pods if pod.phase == "Pending" and pod.node][:1]
+        lacking += [("Pod", pod.name, pod.uid) for pod in pods if pod.phase == PodPhase.PENDING and pod.node][
+            :1
+        ]
         found = [await self._newest(key[0], *each) for each in lacking]
         return tuple(warning for warning in found if warning is not None)
 
     def _needs_pods(self, job: AttemptJob, status: Mapping[str, Any], *, queued: bool) -> bool:
         """Whether the pods tell more about this Job than it says itself."""
         if job.finished:
-            return reason_of(status, "Ready") != job.finished
+            return state_of(status) != job.finished
         gated = queued and job.is_active and job.ready < job.parallelism
         return bool(job.terminating or job.failed or gated or self._waits(job))
 
@@ -90,7 +94,7 @@ class PlanPods:
 
 
 def _open(pods: Sequence[Pod]) -> int:
-    return sum(pod.phase not in {"Succeeded", "Failed"} for pod in pods)
+    return sum(pod.phase not in {PodPhase.SUCCEEDED, PodPhase.FAILED} for pod in pods)
 
 
 def _owner_name(raw: Mapping[str, Any]) -> str:

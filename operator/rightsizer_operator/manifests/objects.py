@@ -23,6 +23,7 @@ from rightsizer_operator.manifests.pod_spec import (
 from rightsizer_operator.manifests.strategic_merge import merge
 from rightsizer_operator.values import names
 from rightsizer_operator.values.kueue import topology_annotations
+from rightsizer_operator.values.pods import PodPhase
 from rightsizer_operator.values.requests import STORE
 
 Object = dict[str, Any]
@@ -159,7 +160,7 @@ def job(launch: Launch, *, active_deadline_s: int | None = None) -> Object:
             "parallelism": launch.pods,
             "completions": launch.pods,
             "backoffLimit": _BACKOFF_LIMIT,
-            "podReplacementPolicy": "Failed",
+            "podReplacementPolicy": PodPhase.FAILED,
             "ttlSecondsAfterFinished": launch.settings.job_ttl_s,
             "successPolicy": {"rules": [{"succeededIndexes": "0"}]},
             "podFailurePolicy": {"rules": _failure_rules()},

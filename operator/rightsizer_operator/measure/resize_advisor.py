@@ -45,13 +45,12 @@ from rightsizer_operator.reconcile.resize_advice import (
 )
 from rightsizer_operator.reconcile.size import node_requirements, scaling_of
 from rightsizer_operator.reconcile.sizing_answer import RunningAttempt
-from rightsizer_operator.values.conditions import reason_of
+from rightsizer_operator.values.conditions import state_of
 from rightsizer_operator.values.inventory import Inventory
 from rightsizer_operator.values.settings import Settings
 from rightsizer_operator.values.snapshot import Key, Progress, log_fields
 
 _LOG = logging.getLogger("rightsizer.operator")
-_WAITING = ("WaitingForGPUs", "Queued")
 
 
 @dataclass(slots=True)
@@ -323,7 +322,7 @@ def _others_wait(plan: Mapping[str, Any], key: Key, cache: Cache) -> bool:
     """Whether another plan or another workload waits for GPUs of this plan's type."""
     kind = _gpu_type(plan)
     return bool(kind in cache.wanted) or any(
-        reason_of(other.get("status") or {}, "Ready") in _WAITING and _gpu_type(other) == kind
+        state_of(other.get("status") or {}).contends and _gpu_type(other) == kind
         for name, other in cache.plans.items()
         if name != key
     )

@@ -11,6 +11,7 @@ from typing import Any
 
 from rightsizer_api import sizing
 from rightsizer_api.quantities import later, parse_time
+from rightsizer_api.state import ConditionType
 from rightsizer_engine.units import format_duration, parse_duration_s
 from rightsizer_operator.reconcile.state import ReconcileState
 from rightsizer_operator.values.conditions import Condition, is_true, no, unknown, yes
@@ -35,7 +36,7 @@ def at_risk(state: ReconcileState, observed: Mapping[str, Any]) -> Condition:
     due, eta, now = due_at(state), expected_end(state, observed), state.snapshot.now
     if due is None:
         return no("NoDeadline")
-    if _holds(state, "Complete"):
+    if _holds(state, ConditionType.COMPLETE):
         late = eta is not None and eta > due
         return yes("Late", "finished after the deadline") if late else no("Finished")
     if eta is None:
@@ -48,11 +49,11 @@ def at_risk(state: ReconcileState, observed: Mapping[str, Any]) -> Condition:
 
 def expected_end(state: ReconcileState, observed: Mapping[str, Any]) -> dt.datetime | None:
     """When a complete plan ended; else a moment that is not past. None: failed, suspended or not sized."""
-    if _holds(state, "Complete"):
+    if _holds(state, ConditionType.COMPLETE):
         return state.job.finished_at if state.job else parse_time(state.snapshot.status.get("eta"))
-    if state.persisted.report is None or state.plan.spec.suspend or _holds(state, "Failed"):
+    if state.persisted.report is None or state.plan.spec.suspend or _holds(state, ConditionType.FAILED):
         return None
-    now, trains = state.snapshot.now, _holds(state, "Running")
+    now, trains = state.snapshot.now, _holds(state, ConditionType.RUNNING)
     since, left_s = _left(state, state.persisted.report, observed, trains=trains)
     end = later(since, left_s)
     if trains and end >= now:
@@ -65,7 +66,7 @@ def target_tokens(state: ReconcileState) -> float:
     return sizing.resolve(state.plan).workload.tokens
 
 
-def _holds(state: ReconcileState, kind: str) -> bool:
+def _holds(state: ReconcileState, kind: ConditionType) -> bool:
     """Whether a condition is True, as far as this reconcile has decided it, else as the status has it."""
     decided = state.conditions.get(kind)
     return decided.status == "True" if decided else is_true(state.snapshot.status, kind)
@@ -79,8 +80,12 @@ def _left(
     if rate and at:
         return at, max(0.0, target_tokens(state) - observed.get("tokens", 0.0)) / rate
     started, now = state.persisted.attempt.started if state.persisted.attempt else None, state.snapshot.now
-    changed = _holds(state, "Running") != is_true(state.snapshot.status, "Running")
-    since = now if changed else parse_time(state.condition("Running").get("lastTransitionTime")) or now
+    changed = _holds(state, ConditionType.RUNNING) != is_true(state.snapshot.status, ConditionType.RUNNING)
+    since = (
+        now
+        if changed
+        else parse_time(state.condition(ConditionType.RUNNING).get("lastTransitionTime")) or now
+    )
     if started is None:
         return now, report["finishSeconds"]
     if trains:  # workers that were never restarted have trained since they were ready

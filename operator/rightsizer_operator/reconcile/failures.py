@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from rightsizer_api.quantities import format_time, parse_time
+from rightsizer_api.state import ConditionType
 from rightsizer_engine.units import format_duration, parse_duration_s
 from rightsizer_launch.worker.restart_budget import RestartBudget
 from rightsizer_launch.worker.restart_monitor import DEFAULT_START_TIMEOUT_S
@@ -46,7 +47,7 @@ def ended(state: ReconcileState, job: AttemptJob) -> ReconcileState | None:
     if verdict is None:
         return None
     finished = no("Finished")
-    state = state.then(Failed=verdict, Complete=no("Failed"), Running=finished, Resizing=finished)
+    state = state.then(Failed=verdict, Complete=no(ConditionType.FAILED), Running=finished, Resizing=finished)
     if job.ending:
         return state
     return state.then(PatchJob(name=job.job_name, spec={"activeDeadlineSeconds": END_NOW_S}))
@@ -154,7 +155,7 @@ def _never_trained(state: ReconcileState, job: AttemptJob) -> Condition | None:
         return None
     ready = f"{job.ready} of {job.parallelism} workers ready"
     limit = format_duration(_start_limit_s(state))
-    blocked = state.condition("Running").get("message", "")
+    blocked = state.condition(ConditionType.RUNNING).get("message", "")
     return yes(
         "StartTimeout",
         f"no training step within {limit} of the start (spec.launch.startTimeout): {blocked or ready}",
@@ -181,7 +182,7 @@ def _start_left_s(state: ReconcileState, job: AttemptJob) -> float | None:
 
 def _never_ran(state: ReconcileState, started_at: dt.datetime) -> bool:
     """Whether the workers have not all been ready since the Job started."""
-    running = state.condition("Running")
+    running = state.condition(ConditionType.RUNNING)
     since = parse_time(running.get("lastTransitionTime"))
     return running.get("status") != "True" and (
         since is None or (since - started_at).total_seconds() <= _SAME_MOMENT_S

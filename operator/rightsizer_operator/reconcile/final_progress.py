@@ -4,6 +4,7 @@ import json
 import math
 from typing import Any
 
+from rightsizer_api.state import State
 from rightsizer_operator.reconcile.state import ReconcileState
 from rightsizer_operator.values.snapshot import Progress
 
@@ -13,7 +14,7 @@ _MOST_TOKENS, _MOST_STEPS = 1e18, 1e15
 def final_progress(state: ReconcileState) -> Progress | None:
     """The progress that a worker which ended well has left; None where none of them reports any."""
     job = state.job
-    if job is None or job.finished != "Complete":
+    if job is None or job.finished != State.COMPLETE:
         return None
     pods = (p for p in state.snapshot.pods if p.attempt == job.attempt and p.exit_code == 0)
     return next((progress for pod in pods if (progress := _parsed(pod.message))), None)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rightsizer_api.quantities import parse_time
+from rightsizer_api.state import ConditionType
 from rightsizer_operator.values.conditions import is_true
 
 _LATE_S = -1.0
@@ -40,5 +41,5 @@ def _margin_s(status: Mapping[str, Any], *, suspended: bool) -> float | None:
     due, eta = parse_time(status.get("deadline")), parse_time(status.get("eta"))
     if due is None or eta is not None:
         return (due - eta).total_seconds() if due and eta else None
-    waits = not suspended and not is_true(status, "Failed")
-    return _LATE_S if waits and is_true(status, "DeadlineAtRisk") else None
+    waits = not suspended and not is_true(status, ConditionType.FAILED)
+    return _LATE_S if waits and is_true(status, ConditionType.DEADLINE_AT_RISK) else None

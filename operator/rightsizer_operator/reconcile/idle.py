@@ -7,6 +7,7 @@ time without an operator. Pure.
 
 from rightsizer_api.quantities import format_time, later, parse_time
 from rightsizer_api.resources import WhenIdle
+from rightsizer_api.state import ConditionType, State
 from rightsizer_engine.domain.reading import Phase
 from rightsizer_engine.resize.types import Action, Bottleneck, Decision, Mode
 from rightsizer_engine.units import parse_duration_s
@@ -14,13 +15,13 @@ from rightsizer_operator.reconcile.state import ReconcileState
 from rightsizer_operator.values.actions import EmitEvent, PatchPlan
 from rightsizer_operator.values.conditions import Condition, is_true, no, unknown, yes
 
-_SUSPENDED = "Suspended"
+_SUSPENDED = State.SUSPENDED
 _MISSED = 3  # writes of the measured progress that may be missing
 
 
 def idle_checked(state: ReconcileState) -> ReconcileState:
     """The state with the condition Idle; suspended if the plan asks for it and its grace time is over."""
-    known, decision = state.condition("Idle"), state.snapshot.decision
+    known, decision = state.condition(ConditionType.IDLE), state.snapshot.decision
     interrupted = _interruption(state)
     if interrupted is not None:
         keeps = state.plan.spec.suspend and known.get("reason") == _SUSPENDED
@@ -36,7 +37,7 @@ def idle_checked(state: ReconcileState) -> ReconcileState:
 
 def suspended_because(state: ReconcileState) -> str:
     """Why the operator suspended the plan; empty if somebody else did."""
-    known = state.condition("Idle")
+    known = state.condition(ConditionType.IDLE)
     return str(known.get("message", "")) if known.get("reason") == _SUSPENDED else ""
 
 
@@ -45,8 +46,8 @@ def _interruption(state: ReconcileState) -> Condition | None:
     job, snapshot = state.job, state.snapshot
     if state.plan.spec.suspend or job is None or not job.is_active or job.ready < job.parallelism:
         return no("NotRunning")
-    if is_true(snapshot.status, "Resizing"):
-        return no("Resizing")
+    if is_true(snapshot.status, ConditionType.RESIZING):
+        return no(ConditionType.RESIZING)
     last = parse_time(state.persisted.observed.get("updatedAt"))
     if last is None or (snapshot.now - last).total_seconds() > _MISSED * snapshot.settings.observe_s:
         return unknown("NotMeasured", "the workers' metrics were not read for a while")
@@ -60,15 +61,17 @@ def _idle(state: ReconcileState, decision: Decision) -> ReconcileState:
         return state.then(Idle=yes("NotUsed", decision.reason))
     if state.snapshot.settings.cap(state.plan.metadata.namespace or "") is not Mode.AUTO:
         return state.then(Idle=yes("NotUsed", f"{decision.reason}; the site does not let it be suspended"))
-    warned = is_true(state.snapshot.status, "Idle")
-    since = parse_time(state.condition("Idle").get("lastTransitionTime")) if warned else None
+    warned = is_true(state.snapshot.status, ConditionType.IDLE)
+    since = parse_time(state.condition(ConditionType.IDLE).get("lastTransitionTime")) if warned else None
     due = later(since or now, parse_duration_s(elasticity.idle_grace))
     message = f"{decision.reason}; suspended at {format_time(due)} if it stays idle (elasticity.whenIdle)"
     progress = state.snapshot.progress
     if now >= due and progress is not None and progress.phase == Phase.TRAINING:
         return _suspended(state, decision)
     state = state.then(Idle=yes("NotUsed", message))
-    return state if warned else state.then(EmitEvent(reason="Idle", message=message, warning=True))
+    return (
+        state if warned else state.then(EmitEvent(reason=ConditionType.IDLE, message=message, warning=True))
+    )
 
 
 def _suspended(state: ReconcileState, decision: Decision) -> ReconcileState:

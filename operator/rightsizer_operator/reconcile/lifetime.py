@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from rightsizer_api.plan import KIND
 from rightsizer_api.quantities import parse_time
+from rightsizer_api.state import ConditionType
 from rightsizer_engine.units import parse_duration_s
 from rightsizer_operator.reconcile.state import ReconcileState
 from rightsizer_operator.values.actions import Delete, EmitEvent, Requeue
@@ -23,7 +24,11 @@ def clocked(state: ReconcileState) -> ReconcileState:
     A new attempt or a preemption keeps it. Like a Job's, it starts anew after a suspension and after an end.
     """
     started, job, status = state.persisted.started, state.job, state.snapshot.status
-    if state.plan.spec.suspend or is_true(status, "Complete") or is_true(status, "Failed"):
+    if (
+        state.plan.spec.suspend
+        or is_true(status, ConditionType.COMPLETE)
+        or is_true(status, ConditionType.FAILED)
+    ):
         started = None
     elif started is None and job is not None:
         started = job.started_at
@@ -58,5 +63,5 @@ def expired(state: ReconcileState) -> ReconcileState:
 
 def _finished_at(state: ReconcileState) -> dt.datetime | None:
     """When the status says that the plan ended."""
-    ended = (state.condition(kind) for kind in ("Complete", "Failed"))
+    ended = (state.condition(kind) for kind in (ConditionType.COMPLETE, ConditionType.FAILED))
     return next((parse_time(c["lastTransitionTime"]) for c in ended if c.get("status") == "True"), None)

@@ -4,6 +4,7 @@ import datetime as dt
 from collections.abc import Sequence
 
 from rightsizer_api.quantities import format_time, parse_time
+from rightsizer_api.state import ConditionType
 from rightsizer_operator.reconcile.state import ReconcileState
 from rightsizer_operator.values import names
 from rightsizer_operator.values.actions import PatchJob, PatchWorkload, Requeue
@@ -31,7 +32,9 @@ def reconcile_workloads(state: ReconcileState, job: AttemptJob) -> ReconcileStat
 
 def poll_s(state: ReconcileState) -> float:
     """How soon to look at a waiting Job's pods and Workloads again: less often, the longer it waits."""
-    since = parse_time(state.condition("Admitted").get("lastTransitionTime")) or state.snapshot.now
+    since = (
+        parse_time(state.condition(ConditionType.ADMITTED).get("lastTransitionTime")) or state.snapshot.now
+    )
     waited_s = (state.snapshot.now - since).total_seconds()
     return min(max(_FIRST_POLL_S, waited_s / 4), state.snapshot.settings.retry_s)
 

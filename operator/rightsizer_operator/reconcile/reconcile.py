@@ -13,37 +13,25 @@ from typing import Any
 
 from rightsizer_api import sizing, validate
 from rightsizer_api.plan import Metadata, TrainingPlan
+from rightsizer_api.state import ConditionType, State
 from rightsizer_engine.errors import InputError, UnsupportedError
 from rightsizer_operator.reconcile.attempts import adopted, attempted, running_of
 from rightsizer_operator.reconcile.failures import recorded
 from rightsizer_operator.reconcile.idle import idle_checked
 from rightsizer_operator.reconcile.lifetime import clocked, expired
-from rightsizer_operator.reconcile.pending import OBSTACLES
 from rightsizer_operator.reconcile.persisted import PersistedStatus
 from rightsizer_operator.reconcile.resize import advised, fallen_back, proven
 from rightsizer_operator.reconcile.run import clean_up, run
 from rightsizer_operator.reconcile.size import decide
-from rightsizer_operator.reconcile.sizing_answer import FAULT, TOO_LONG, NotSizedYetError, answered
+from rightsizer_operator.reconcile.sizing_answer import NotSizedYetError, answered
 from rightsizer_operator.reconcile.sizing_answer import Size as Sizes
 from rightsizer_operator.reconcile.state import ReconcileState
 from rightsizer_operator.reconcile.status import run_conditions, status_document
 from rightsizer_operator.values.actions import Action, EmitEvent, PatchStatus, Requeue, Size
-from rightsizer_operator.values.conditions import is_true, merge_conditions, no, reason_of, unknown, yes
+from rightsizer_operator.values.conditions import is_true, merge_conditions, no, state_of, unknown, yes
 from rightsizer_operator.values.snapshot import Snapshot
 
-_WARNINGS = (
-    "Invalid",
-    "NoPlan",
-    "InsufficientGPUs",
-    "NoSuchGPUs",
-    "DeadlinePassed",
-    "Refused",
-    "Failed",
-    TOO_LONG,
-    *OBSTACLES,
-)
 _MOST_FAULT = 500  # characters
-_NO_EVENT = ("Sized", "Starting", "Sizing")
 
 
 def reconcile(snapshot: Snapshot, *, size: Sizes = answered) -> tuple[Action, ...]:
@@ -84,7 +72,7 @@ def _while_sizing(state: ReconcileState, missing: NotSizedYetError) -> tuple[Act
     if state.job is not None:
         return _finish(run(clocked(state)))
     if missing.long and state.persisted.report is None:
-        return _finish(run(state.then(Sized=unknown("Sizing", "searching for a size takes its turn"))))
+        return _finish(run(state.then(Sized=unknown(State.SIZING, "searching for a size takes its turn"))))
     return state.actions
 
 
@@ -104,7 +92,7 @@ def _size(state: ReconcileState) -> ReconcileState:
     """Size the plan if its spec is new or it has no size. A change of the launch starts a new attempt."""
     snapshot, persisted = state.snapshot, state.persisted
     spec_changed = persisted.generation < state.generation
-    if not spec_changed and persisted.report is not None and is_true(snapshot.status, "Sized"):
+    if not spec_changed and persisted.report is not None and is_true(snapshot.status, ConditionType.SIZED):
         return state
     if not state.plan.spec.launch.command or not state.plan.spec.launch.image:
         missing = "command" if not state.plan.spec.launch.command else "image"
@@ -128,16 +116,19 @@ def _size(state: ReconcileState) -> ReconcileState:
     state = replace(state, persisted=attempted(state, decision.report, persisted))
     message = decision.message + _borrowing_note(snapshot, decision.report)
     return state.then(
-        EmitEvent(reason="Sized", message=message),
+        EmitEvent(reason=ConditionType.SIZED, message=message),
         Accepted=yes("Valid", _checkpoint_warning(state.plan)),
-        Sized=yes("Sized", message),
+        Sized=yes(ConditionType.SIZED, message),
     )
 
 
 def _finish(state: ReconcileState) -> tuple[Action, ...]:
     """The actions of a state, with the new status."""
     snapshot = state.snapshot
-    if "Accepted" not in state.conditions and state.condition("Accepted").get("reason") == FAULT:
+    if (
+        ConditionType.ACCEPTED not in state.conditions
+        and state.condition(ConditionType.ACCEPTED).get("reason") == State.FAULT
+    ):
         state = state.then(Accepted=yes("Valid"))
     state = run_conditions(state)
     status = status_document(state)
@@ -151,11 +142,11 @@ def _ordered(
     snapshot: Snapshot, status: Mapping[str, Any], actions: tuple[Action, ...]
 ) -> tuple[Action, ...]:
     """The status first if it changed, then the other actions, the earliest Requeue, then Events."""
-    before, after = reason_of(snapshot.status, "Ready"), reason_of(status, "Ready")
+    before, after = state_of(snapshot.status), state_of(status)
     events = [action for action in actions if isinstance(action, EmitEvent)]
-    if before != after and after not in _NO_EVENT:
-        message = next(c["message"] for c in status["conditions"] if c["type"] == "Ready")
-        events.append(EmitEvent(reason=after, message=message or after, warning=after in _WARNINGS))
+    if before != after and not after.is_quiet:
+        message = next(c["message"] for c in status["conditions"] if c["type"] == ConditionType.READY)
+        events.append(EmitEvent(reason=after, message=message or after, warning=after.warns))
     changed = (PatchStatus(status=status),) if status != snapshot.status else ()
     timers = [action for action in actions if isinstance(action, Requeue)]
     soonest = (min(timers, key=lambda timer: timer.after_s),) if timers else ()  # a plan has one timer
@@ -165,9 +156,10 @@ def _ordered(
 
 def _reject(snapshot: Snapshot, message: str) -> tuple[Action, ...]:
     """Report an invalid plan in its conditions. A Job that runs keeps running."""
-    conditions = {"Accepted": no("Invalid", message), "Sized": no("Invalid", message)}
+    invalid = no(State.INVALID, message)
+    conditions = {ConditionType.ACCEPTED: invalid, ConditionType.SIZED: invalid}
     if not any(job.is_active for job in snapshot.jobs):
-        conditions |= {"Ready": no("Invalid", message)}
+        conditions |= {ConditionType.READY: invalid}
     generation = int(snapshot.plan["metadata"].get("generation", 1))
     status = dict(snapshot.status) | {"observedGeneration": generation}
     status["conditions"] = merge_conditions(
@@ -179,17 +171,17 @@ def _reject(snapshot: Snapshot, message: str) -> tuple[Action, ...]:
 def faulted(snapshot: Snapshot, error: Exception) -> tuple[Action, ...]:
     """Report a fault of the operator in a plan. It is tried again later; a Job that runs goes on."""
     message = f"a fault in the operator, which tries again: {type(error).__name__}: {error}"[:_MOST_FAULT]
-    fault = unknown(FAULT, message)
-    conditions = {"Accepted": fault}
+    fault = unknown(State.FAULT, message)
+    conditions = {ConditionType.ACCEPTED: fault}
     if not any(job.is_active for job in snapshot.jobs):
-        conditions |= {"Ready": fault}
+        conditions |= {ConditionType.READY: fault}
     status, generation = dict(snapshot.status), int(snapshot.plan["metadata"].get("generation", 1))
     status["conditions"] = merge_conditions(
         snapshot.status.get("conditions", ()), conditions, generation=generation, now=snapshot.now
     )
     if status == snapshot.status:
         return ()
-    event = EmitEvent(reason=FAULT, message=message, warning=True)
+    event = EmitEvent(reason=State.FAULT, message=message, warning=True)
     return PatchStatus(status=status), event
 
 
@@ -199,13 +191,15 @@ def _has_ended(state: ReconcileState) -> bool:
     if job is not None and job.finished:
         return True
     status = state.snapshot.status
-    return job is None and (is_true(status, "Complete") or is_true(status, "Failed"))
+    return job is None and (is_true(status, ConditionType.COMPLETE) or is_true(status, ConditionType.FAILED))
 
 
 def _is_trained(state: ReconcileState) -> bool:
     """Whether the training is complete. Nothing but more tokens to train starts it again."""
     job, report = state.job, state.persisted.report
-    finished = job.finished == "Complete" if job else is_true(state.snapshot.status, "Complete")
+    finished = (
+        job.finished == State.COMPLETE if job else is_true(state.snapshot.status, ConditionType.COMPLETE)
+    )
     if not finished or report is None:
         return False
     workload = sizing.resolve(state.plan).workload

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from rightsizer_api.quantities import format_time, parse_time
+from rightsizer_api.state import ConditionType, State
 from rightsizer_engine.resize.rollback import SizeAttempt, rollback_target
 from rightsizer_engine.resize.rollback import has_trained as seen_to_train
 from rightsizer_engine.resize.types import Action as Advice
@@ -26,7 +27,7 @@ def advised(state: ReconcileState) -> ReconcileState:
     if decision is None or job is None or not job.is_active or state.persisted.attempt is None:
         return state
     told, before = document(decision, state.snapshot.now), state.snapshot.status.get("recommendation") or {}
-    was_missing = state.condition("OverProvisioned").get("reason") == NOT_MEASURED
+    was_missing = state.condition(ConditionType.OVER_PROVISIONED).get("reason") == NOT_MEASURED
     same = _identity(before) == _identity(told) and was_missing is (decision.missing is not None)
     if not same or not before["reason"].endswith(decision.withheld):
         state = replace(state, recommendation=told)
@@ -36,7 +37,11 @@ def advised(state: ReconcileState) -> ReconcileState:
                 EmitEvent(reason=told["action"], message=_sentence(decision, told), warning=warning)
             )
     state = state.then(OverProvisioned=over_provisioned(decision))
-    if not decision.act or decision.action not in _RESIZES or is_true(state.snapshot.status, "Resizing"):
+    if (
+        not decision.act
+        or decision.action not in _RESIZES
+        or is_true(state.snapshot.status, ConditionType.RESIZING)
+    ):
         return state
     return _to(state, decision.gpus, decision=decision, reason=decision.reason, cause="Measured")
 
@@ -44,7 +49,12 @@ def advised(state: ReconcileState) -> ReconcileState:
 def proven(state: ReconcileState) -> ReconcileState:
     """With the moment noted at which training was first seen to make steps at its newest size."""
     rows, said = state.persisted.resizes, state.snapshot.progress
-    if not rows or "trainedAt" in rows[-1] or said is None or not is_true(state.snapshot.status, "Running"):
+    if (
+        not rows
+        or "trainedAt" in rows[-1]
+        or said is None
+        or not is_true(state.snapshot.status, ConditionType.RUNNING)
+    ):
         return state
     if not seen_to_train(rows[-1]["toGPUs"], world=said.workers or 0, steps=bool(said.tokens_per_s)):
         return state
@@ -66,9 +76,11 @@ def fallen_back(state: ReconcileState) -> ReconcileState:
     left_s = limit_s - (state.snapshot.now - at).total_seconds()
     if job is not None and job.exceeded_deadline:
         return state
-    if job is not None and job.finished == "Failed" and rollback_target(_trials(row)) is not None:
+    if job is not None and job.finished == State.FAILED and rollback_target(_trials(row)) is not None:
         why = f"{row['toGPUs']} GPUs failed"
-    elif not (_since(state, "Resizing", "True", at) or _since(state, "Running", "False", at)):
+    elif not (
+        _since(state, ConditionType.RESIZING, "True", at) or _since(state, ConditionType.RUNNING, "False", at)
+    ):
         return state
     elif left_s > 0:
         return state.then(Requeue(after_s=left_s))
@@ -110,7 +122,7 @@ def _to(
     return replace(state, persisted=persisted, resized=True)
 
 
-def _since(state: ReconcileState, kind: str, status: str, at: dt.datetime) -> bool:
+def _since(state: ReconcileState, kind: ConditionType, status: str, at: dt.datetime) -> bool:
     """Whether a condition has had this status ever since a resize began (moments are kept to the second)."""
     said = state.condition(kind)
     since = parse_time(said.get("lastTransitionTime"))

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from rightsizer_api.state import ConditionType, RunningReason, State
 from rightsizer_operator.manifests import carriers, claims, isolation, objects
 from rightsizer_operator.manifests.pod_spec import Launch
 from rightsizer_operator.reconcile.attempts import launch_of
@@ -17,6 +18,7 @@ from rightsizer_operator.values import names
 from rightsizer_operator.values.actions import Apply, Delete, EmitEvent, PatchJob, Requeue
 from rightsizer_operator.values.carriers import carrier_kind
 from rightsizer_operator.values.conditions import no, unknown, yes
+from rightsizer_operator.values.pods import PodPhase
 from rightsizer_operator.values.snapshot import AttemptJob
 
 _DELETED_AT_END = ("NetworkPolicy", "ReplicaSet", "Service")
@@ -32,9 +34,9 @@ def run(state: ReconcileState) -> ReconcileState:
     if state.older_jobs:
         return state.then(
             *_delete_older_jobs(state),
-            Resizing=yes("Relayout", "the previous attempt is saving a checkpoint and stopping"),
-            Admitted=no("Relayout", "waiting for the previous attempt to stop"),
-            Running=no("Relayout"),
+            Resizing=yes(State.RELAYOUT, "the previous attempt is saving a checkpoint and stopping"),
+            Admitted=no(State.RELAYOUT, "waiting for the previous attempt to stop"),
+            Running=no(State.RELAYOUT),
         )
     job = state.job
     if job is None:
@@ -63,7 +65,7 @@ def _launch(state: ReconcileState) -> ReconcileState:
     if attempt is None:
         return state
     if state.plan.spec.suspend:
-        return state.then(Admitted=no("Suspended"), Running=no("Suspended"))
+        return state.then(Admitted=no(State.SUSPENDED), Running=no(State.SUSPENDED))
     launch = launch_of(state, attempt=attempt.number)
     if attempt.started is None and not queued:
         requirements = node_requirements(state.plan)
@@ -76,23 +78,23 @@ def _launch(state: ReconcileState) -> ReconcileState:
             message = f"{needs}; {free} free" + (f": {lacks}" if lacks else "")
             return state.then(
                 Requeue(after_s=state.snapshot.settings.retry_s),
-                Admitted=no("WaitingForGPUs", message),
-                Running=no("NotAdmitted"),
+                Admitted=no(State.WAITING_FOR_GPUS, message),
+                Running=no(RunningReason.NOT_ADMITTED),
             )
     started = attempt if attempt.started else replace(attempt, started=state.snapshot.now)
     if attempt.number > 1:
         state = _without_store(state)
     missing, launch = _missing(state, launch), with_share(state, launch)
     state = replace(state, persisted=replace(state.persisted, attempt=started))
-    admitted = no("Queued", "waiting for its queue") if queued else yes("Admitted")
+    admitted = no(State.QUEUED, "waiting for its queue") if queued else yes(ConditionType.ADMITTED)
     if state.snapshot.rejection:
-        admitted = no("Refused", state.snapshot.rejection)
+        admitted = no(State.REFUSED, state.snapshot.rejection)
     return state.then(
         *missing,
         Apply(child=isolation.rendezvous_key(launch)),
         *(Apply(child=each) for each in carriers.carried(launch, active_deadline_s=active_deadline_s(state))),
         Admitted=admitted,
-        Running=no("Starting", f"starting attempt {attempt.number}"),
+        Running=no(State.STARTING, f"starting attempt {attempt.number}"),
     )
 
 
@@ -170,7 +172,11 @@ def _delete_pods_on_dead_nodes(state: ReconcileState) -> ReconcileState:
     for pod in snapshot.pods:
         if pod.role != names.WORKER:
             continue  # a ReplicaSet does not wait for a pod that is being deleted
-        if pod.deletion_deadline is None or pod.phase in {"Succeeded", "Failed"} or not pod.node:
+        if (
+            pod.deletion_deadline is None
+            or pod.phase in {PodPhase.SUCCEEDED, PodPhase.FAILED}
+            or not pod.node
+        ):
             continue
         if snapshot.inventory.is_dead(pod.node, now=snapshot.now, after_s=snapshot.settings.dead_node_s):
             message = f"force-deleted pod {pod.name}: its node {pod.node} does not respond"

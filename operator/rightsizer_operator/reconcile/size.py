@@ -9,6 +9,7 @@ from typing import Any
 from rightsizer_api import sizing
 from rightsizer_api.placeholders import layout_of
 from rightsizer_api.plan import TrainingPlan
+from rightsizer_api.state import ConditionType, State
 from rightsizer_api.stated_hardware import stated_hardware
 from rightsizer_engine.domain.hardware import MOST_GPUS
 from rightsizer_engine.domain.layout import Layout
@@ -21,7 +22,6 @@ from rightsizer_engine.values import immutable
 from rightsizer_launch.running.limits import gpu_bounds
 from rightsizer_launch.worker_spec import gpus_per_node, in_place_sizes
 from rightsizer_operator.reconcile.sizing_answer import (
-    TOO_LONG,
     RunningAttempt,
     Size,
     SizingAnswer,
@@ -47,7 +47,7 @@ class SizingResult:
 
     report: Mapping[str, Any] | None = None
     possible: bool = True
-    reason: str = "Sized"
+    reason: str = ConditionType.SIZED
     message: str = ""
 
 
@@ -73,9 +73,9 @@ def decide(
     resolved, deadline_s = sizing.resolve(plan), sizing.deadline_s(plan, now=created)
     left_s = None if deadline_s is None else deadline_s - (now - created).total_seconds()
     if left_s is not None and left_s <= 0:
-        return SizingResult(reason="DeadlinePassed", message="the deadline has passed; give a later one")
+        return SizingResult(reason=State.DEADLINE_PASSED, message="the deadline has passed; give a later one")
     if not kinds:
-        return SizingResult(reason="NoSuchGPUs", message=_none_usable(requirements, inventory))
+        return SizingResult(reason=State.NO_SUCH_GPUS, message=_none_usable(requirements, inventory))
     request = _request(resolved, kinds, inter_gbps=inter_gbps, created=created)
     request = _continued(replace(request, deadline_s=None if left_s is None else _floor(left_s)), running)
     elastic = range(0) if running else in_place_sizes(plan)
@@ -88,7 +88,7 @@ def decide(
             return SizingResult(report=found.report, message=found.message + note)
         return _missing(report_of(size, SizingQuestion(request)), kinds, inventory, requirements, quota_gpus)
     except SizingRefusedError as refused:
-        return SizingResult(reason=TOO_LONG, message=f"{refused}; {_SIMPLER}")
+        return SizingResult(reason=State.SIZING_TOO_LONG, message=f"{refused}; {_SIMPLER}")
 
 
 def _on_free_else_all(
@@ -304,10 +304,10 @@ def _missing(
 ) -> SizingResult:
     """What is needed of any number of these GPUs, and what the cluster has."""
     if found.report is None:
-        return SizingResult(possible=False, reason="NoPlan", message=found.message)
+        return SizingResult(possible=False, reason=State.NO_PLAN, message=found.message)
     limit = f"; quotas leave {quota_gpus}" if quota_gpus is not None else ""
     gpu_type = found.report["gpuType"]
     needs = f"needs {found.report['gpus']} x {gpu_type} in pods of up to {kinds[gpu_type]}"
     lacks = inventory.shortfall(requirements)
     has = f"the cluster has {inventory.summary()}{limit}" + (f": {lacks}" if lacks else "")
-    return SizingResult(reason="InsufficientGPUs", message=f"{needs}; {has}")
+    return SizingResult(reason=State.INSUFFICIENT_GPUS, message=f"{needs}; {has}")

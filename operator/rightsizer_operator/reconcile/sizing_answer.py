@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from rightsizer_api import sizing
+from rightsizer_api.state import State
 from rightsizer_engine.domain.layout import Layout
 from rightsizer_engine.errors import RightsizerError, UnsupportedError
 from rightsizer_engine.resize.scaling import in_place_pins
@@ -19,10 +20,6 @@ from rightsizer_engine.search.size import size
 from rightsizer_engine.search.types import NoPlan, Plan, Request
 from rightsizer_engine.values import immutable
 from rightsizer_operator.reconcile.elastic_micro_batch import with_divisible_micro_batch
-
-TOO_LONG = "SizingTooLong"
-FAULT = "Fault"
-_INVALID = "Invalid"
 
 
 @immutable
@@ -114,9 +111,9 @@ Size = Callable[[SizingQuestion], SizingAnswer]
 def report_of(size: Size, question: SizingQuestion) -> SizingAnswer:
     """The answer; UnsupportedError or SizingRefusedError if it is a refusal."""
     found = size(question)
-    if found.refusal == FAULT:
+    if found.refusal == State.FAULT:
         raise RuntimeError(found.message)
-    if found.refusal == _INVALID:
+    if found.refusal == State.INVALID:
         raise UnsupportedError(found.message)
     if found.refusal:
         raise SizingRefusedError(found.message)
@@ -128,7 +125,7 @@ def answer(question: SizingQuestion) -> SizingAnswer:
     try:
         found = _searched(question)
     except RightsizerError as error:
-        return SizingAnswer(message=str(error), refusal=_INVALID)
+        return SizingAnswer(message=str(error), refusal=State.INVALID)
     if isinstance(found, NoPlan):
         return SizingAnswer(message=verdict(found))
     advice = probe_advice(found.request, found.option)

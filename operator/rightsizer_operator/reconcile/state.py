@@ -7,6 +7,7 @@ from typing import Any
 
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_api.quantities import parse_time
+from rightsizer_api.state import ConditionType
 from rightsizer_engine.values import immutable
 from rightsizer_operator.reconcile.persisted import PersistedStatus
 from rightsizer_operator.reconcile.sizing_answer import Size, answered
@@ -27,7 +28,7 @@ class ReconcileState:
     plan: TrainingPlan
     persisted: PersistedStatus
     size: Size = answered
-    conditions: Mapping[str, Condition] = field(default_factory=dict)
+    conditions: Mapping[ConditionType, Condition] = field(default_factory=dict)
     actions: tuple[Action, ...] = ()
     recommendation: Mapping[str, Any] | None = None
     resized: bool = False
@@ -45,8 +46,9 @@ class ReconcileState:
         return tuple(job for job in self.snapshot.jobs if job.attempt < number and not job.finished)
 
     def then(self, *actions: Action, **conditions: Condition) -> "ReconcileState":
-        """With these actions and conditions added."""
-        return replace(self, actions=(*self.actions, *actions), conditions={**self.conditions, **conditions})
+        """With these actions and conditions added; a condition's name is its type."""
+        added = {ConditionType(kind): condition for kind, condition in conditions.items()}
+        return replace(self, actions=(*self.actions, *actions), conditions={**self.conditions, **added})
 
     @property
     def generation(self) -> int:
@@ -58,7 +60,7 @@ class ReconcileState:
         """The plan's creation time, from which `finishWithin` counts."""
         return parse_time(self.snapshot.plan["metadata"].get("creationTimestamp")) or self.snapshot.now
 
-    def condition(self, kind: str) -> Mapping[str, Any]:
+    def condition(self, kind: ConditionType) -> Mapping[str, Any]:
         """A condition of the current status; empty if it is not set."""
         conditions = self.snapshot.status.get("conditions", ())
         return next((c for c in conditions if c["type"] == kind), {})

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from rightsizer_api.quantities import format_time, parse_time
+from rightsizer_api.state import ConditionType, RunningReason, State
 from rightsizer_launch.worker.restart_monitor import EXIT_GIVEN_UP
 from rightsizer_operator.reconcile import deadline
 from rightsizer_operator.reconcile.deadline import target_tokens
@@ -15,12 +16,18 @@ from rightsizer_operator.reconcile.pending import obstacle
 from rightsizer_operator.reconcile.state import ReconcileState
 from rightsizer_operator.values import names
 from rightsizer_operator.values.actions import Requeue
-from rightsizer_operator.values.conditions import Condition, is_true, no, unknown, yes
+from rightsizer_operator.values.conditions import Condition, is_true, no, state_of, unknown, yes
 from rightsizer_operator.values.kueue import pending_reason
-from rightsizer_operator.values.pods import START_S
+from rightsizer_operator.values.pods import START_S, PodPhase
 from rightsizer_operator.values.snapshot import AttemptJob
 
-_STARTS = ("Starting", "NoRendezvous", "NoWorkers", "WaitingForWorkers", "NotAdmitted")
+_STARTS = (
+    State.STARTING,
+    RunningReason.NO_RENDEZVOUS,
+    RunningReason.NO_WORKERS,
+    RunningReason.WAITING_FOR_WORKERS,
+    RunningReason.NOT_ADMITTED,
+)
 """Running's reasons without a known obstacle."""
 _MISSED_SCRAPES = 3  # scrape intervals without an answer after which metrics count as unavailable
 
@@ -28,7 +35,7 @@ _MISSED_SCRAPES = 3  # scrape intervals without an answer after which metrics co
 def run_conditions(state: ReconcileState) -> ReconcileState:
     """The state with all conditions that follow from its Job."""
     job = state.job
-    if "Failed" in state.conditions:
+    if ConditionType.FAILED in state.conditions:
         pass  # decided: its Job is about to end
     elif job is not None and job.finished:
         state = _finished(state, job)
@@ -40,7 +47,7 @@ def run_conditions(state: ReconcileState) -> ReconcileState:
     state = state.then(DeadlineAtRisk=at_risk, MetricsAvailable=_measured(state))
     if not state.snapshot.status.get("conditions"):
         state = state.then(OverProvisioned=unknown("NotMeasured"))
-    if "Resizing" not in state.conditions:
+    if ConditionType.RESIZING not in state.conditions:
         state = state.then(Resizing=_resizing(state))
     return state.then(Ready=_ready(state))
 
@@ -79,20 +86,22 @@ def status_document(state: ReconcileState) -> dict[str, Any]:
 
 def _has_ended(state: ReconcileState) -> bool:
     """Whether the current attempt has ended and its Job was deleted."""
-    ended = is_true(state.snapshot.status, "Complete") or is_true(state.snapshot.status, "Failed")
+    ended = is_true(state.snapshot.status, ConditionType.COMPLETE) or is_true(
+        state.snapshot.status, ConditionType.FAILED
+    )
     return ended and state.persisted.attempt is not None and state.persisted.attempt.started is not None
 
 
 def _finished(state: ReconcileState, job: AttemptJob) -> ReconcileState:
     finished = no("Finished")
-    if job.finished == "Complete":
+    if job.finished == State.COMPLETE:
         return state.then(
             Complete=yes("Trained", "trained on all tokens"),
             Failed=no("Trained"),
             Running=finished,
             Resizing=finished,
         )
-    known, causes = state.condition("Failed"), _failure_message(state)
+    known, causes = state.condition(ConditionType.FAILED), _failure_message(state)
     if known.get("status") == "True":  # decided before its pods could be deleted
         failed = yes(known["reason"], known.get("message", ""))
     elif job.exceeded_deadline:
@@ -102,10 +111,10 @@ def _finished(state: ReconcileState, job: AttemptJob) -> ReconcileState:
         )
         failed = yes(job.reason, message)
     else:
-        failed = yes(job.reason or "Failed", causes or job.message)
+        failed = yes(job.reason or State.FAILED, causes or job.message)
     return state.then(
         Failed=failed,
-        Complete=no("Failed"),
+        Complete=no(ConditionType.FAILED),
         Running=finished,
         Resizing=finished,
     )
@@ -115,18 +124,18 @@ def _live(state: ReconcileState, job: AttemptJob) -> ReconcileState:
     state = state.then(Complete=no("NotFinished"), Failed=no("NotFinished"))
     if job.suspended and state.plan.spec.suspend:
         return state.then(
-            Admitted=no("Suspended", suspended_because(state)),
-            Running=no("Suspended", "suspended; checkpoint saved"),
+            Admitted=no(State.SUSPENDED, suspended_because(state)),
+            Running=no(State.SUSPENDED, "suspended; checkpoint saved"),
         )
     if job.suspended:
         queued = pending_reason(state.snapshot.workloads)
         reason = queued if state.snapshot.queue else f"{job.kind} {job.name} is suspended"
-        return state.then(Admitted=no("Queued", reason), Running=no("NotAdmitted"))
-    running, known = _running(state, job), state.condition("Running")
-    if running.reason in _STARTS and known.get("reason") == "Starting" and _has_just_begun(state):
+        return state.then(Admitted=no(State.QUEUED, reason), Running=no(RunningReason.NOT_ADMITTED))
+    running, known = _running(state, job), state.condition(ConditionType.RUNNING)
+    if running.reason in _STARTS and known.get("reason") == State.STARTING and _has_just_begun(state):
         state = state.then(Requeue(after_s=START_S))
-        running = no("Starting", known.get("message", ""))  # its steps are not worth a write each
-    return state.then(Admitted=yes("Admitted"), Running=running)
+        running = no(State.STARTING, known.get("message", ""))  # its steps are not worth a write each
+    return state.then(Admitted=yes(ConditionType.ADMITTED), Running=running)
 
 
 def _has_just_begun(state: ReconcileState) -> bool:
@@ -145,17 +154,21 @@ def _running(state: ReconcileState, job: AttemptJob) -> Condition:
         message += f"; {job.kind} {job.name} has no Job yet, which its controller creates"
     workers = [pod for pod in pods if pod.role == names.WORKER and pod.attempt == job.attempt]
     if job.ready < wanted and (
-        job.succeeded or any(pod.exit_code == 0 or pod.phase == "Succeeded" for pod in workers)
+        job.succeeded or any(pod.exit_code == 0 or pod.phase == PodPhase.SUCCEEDED for pod in workers)
     ):
-        return yes("Finishing", message)
+        return yes(State.FINISHING, message)
     if not state.snapshot.rendezvous_ready:
-        running = no("NoRendezvous", f"{message}; the rendezvous pod is not ready")
+        running = no(RunningReason.NO_RENDEZVOUS, f"{message}; the rendezvous pod is not ready")
     elif job.ready >= wanted:
-        return yes("AllWorkers", message)
+        return yes(RunningReason.ALL_WORKERS, message)
     elif job.ready:
-        running = yes("SomeWorkers", message) if job.elastic else no("WaitingForWorkers", message)
+        running = (
+            yes(RunningReason.SOME_WORKERS, message)
+            if job.elastic
+            else no(RunningReason.WAITING_FOR_WORKERS, message)
+        )
     else:
-        running = no("NoWorkers", message)
+        running = no(RunningReason.NO_WORKERS, message)
     return _explained(state, job, running)
 
 
@@ -164,7 +177,7 @@ def _explained(state: ReconcileState, job: AttemptJob, running: Condition) -> Co
     found = obstacle(state, job)
     message = "; ".join(filter(None, (running.message, found.message if found else latest_failure(state))))
     blocked = found is not None and running.status != "True"
-    return replace(running, message=message, reason=found.reason if found and blocked else running.reason)
+    return replace(running, message=message, reason=found.state if found and blocked else running.reason)
 
 
 def _resizing(state: ReconcileState) -> Condition:
@@ -173,7 +186,7 @@ def _resizing(state: ReconcileState) -> Condition:
         return no("NotResizing")
     wanted = attempt.gpus // job.gpus_per_pod if job.gpus_per_pod else job.parallelism
     changes = job.elastic and wanted != job.parallelism
-    if changes or (is_true(state.snapshot.status, "Resizing") and job.ready != wanted):
+    if changes or (is_true(state.snapshot.status, ConditionType.RESIZING) and job.ready != wanted):
         message = f"{job.ready} of {wanted} workers ready"
         workloads = state.snapshot.workloads
         queued = any(w.replaces and not w.admitted for w in workloads if not w.finished)
@@ -183,7 +196,7 @@ def _resizing(state: ReconcileState) -> Condition:
 
 def _ready(state: ReconcileState) -> Condition:
     """Ready's reason is the plan's state: Failed or Complete if it has ended, else what the Job does."""
-    for kind, ready in (("Failed", no), ("Complete", yes)):
+    for kind, ready in ((ConditionType.FAILED, no), (ConditionType.COMPLETE, yes)):
         new, old = state.conditions.get(kind), state.condition(kind)
         if new is not None and new.status == "True":
             return ready(kind, new.message)
@@ -194,26 +207,30 @@ def _ready(state: ReconcileState) -> Condition:
 
 def _state(state: ReconcileState) -> Condition:
     conditions = state.conditions
-    sized, admitted, running = (conditions.get(kind) for kind in ("Sized", "Admitted", "Running"))
+    sized, admitted, running = (
+        conditions.get(kind) for kind in (ConditionType.SIZED, ConditionType.ADMITTED, ConditionType.RUNNING)
+    )
     if state.persisted.report is None and sized is not None:
         return no(sized.reason, sized.message)
-    if conditions["Resizing"].status == "True":
-        return no("Resizing", conditions["Resizing"].message)
+    if conditions[ConditionType.RESIZING].status == "True":
+        return no(State.RESIZING, conditions[ConditionType.RESIZING].message)
     if admitted is not None and admitted.status != "True":
         return no(admitted.reason, admitted.message)
-    return _progress(state, running) if running else no("Starting")
+    return _progress(state, running) if running else no(State.STARTING)
 
 
 def _progress(state: ReconcileState, running: Condition) -> Condition:
     """Ready of a plan whose Job may run."""
     message = running.message
     if running.status == "True":
-        return yes("Finishing" if running.reason == "Finishing" else "Running", message)
+        return yes(State.FINISHING if running.reason == State.FINISHING else State.RUNNING, message)
     if running.reason not in _STARTS:
         return no(running.reason, message)
-    if is_true(state.snapshot.status, "Running") or state.condition("Ready").get("reason") == "Recovering":
-        return no("Recovering", f"{message}; restarted workers resume from the last checkpoint")
-    return no("Starting", message)
+    if is_true(state.snapshot.status, ConditionType.RUNNING) or (
+        state_of(state.snapshot.status) is State.RECOVERING
+    ):
+        return no(State.RECOVERING, f"{message}; restarted workers resume from the last checkpoint")
+    return no(State.STARTING, message)
 
 
 def _measured(state: ReconcileState) -> Condition:
@@ -230,7 +247,7 @@ def _measured(state: ReconcileState) -> Condition:
         return unknown("NotRunning", "no worker is running")
     if (state.snapshot.now - last).total_seconds() > _MISSED_SCRAPES * state.snapshot.settings.observe_s:
         return no("NoAnswer", f"no worker has answered a metrics scrape since {format_time(last)}")
-    available = state.condition("MetricsAvailable").get("status") == "True"
+    available = state.condition(ConditionType.METRICS_AVAILABLE).get("status") == "True"
     return (
         yes("WorkersAnswer")
         if available

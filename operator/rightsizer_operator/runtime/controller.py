@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rightsizer_api.plan import GROUP, VERSION
+from rightsizer_api.state import ConditionType, State
 from rightsizer_operator.cluster.cache import Cache
 from rightsizer_operator.cluster.client import ApiError, KubeClient, plans_path
 from rightsizer_operator.cluster.events import EventRecorder
@@ -20,13 +21,12 @@ from rightsizer_operator.cluster.relist import relist
 from rightsizer_operator.measure.resize_advisor import Advisor
 from rightsizer_operator.reconcile.gauges import plan_gauges, plan_info
 from rightsizer_operator.reconcile.reconcile import faulted, reconcile
-from rightsizer_operator.reconcile.sizing_answer import TOO_LONG
 from rightsizer_operator.runtime.action_executor import ActionExecutor
 from rightsizer_operator.runtime.at_once import all_of
 from rightsizer_operator.runtime.sizing import Sizing, sizing_processes
 from rightsizer_operator.runtime.work_queue import WorkQueue
 from rightsizer_operator.values.actions import Action, Apply, Requeue, Size, batches
-from rightsizer_operator.values.conditions import is_true, reason_of
+from rightsizer_operator.values.conditions import is_true, reason_of, state_of
 from rightsizer_operator.values.settings import Settings
 from rightsizer_operator.values.snapshot import (
     AttemptJob,
@@ -41,7 +41,6 @@ _LOG = logging.getLogger("rightsizer.operator")
 _WORKERS = 16
 _DEBOUNCE_S = 0.1
 _FIRST_RETRY_S, _LAST_RETRY_S, _BUG_RETRY_S = 0.2, 60.0, 5.0
-_WAITING = ("NoSuchGPUs", "InsufficientGPUs", "WaitingForGPUs")
 
 
 class Controller:
@@ -141,7 +140,7 @@ class Controller:
     def _requeue_waiting(self) -> None:
         self._debounce = None
         for key, plan in self.cache.plans.items():
-            if reason_of(plan.get("status") or {}, "Ready") in _WAITING:
+            if state_of(plan.get("status") or {}).waits:
                 self.enqueue(key)
         for key, jobs in self.cache.jobs.items():
             if any(
@@ -302,10 +301,10 @@ class Controller:
             return
         status = plan.get("status") or {}
         quota = None
-        if not is_true(status, "Sized") or _spec_changed(plan):
+        if not is_true(status, ConditionType.SIZED) or _spec_changed(plan):
             await self.reader.refresh_pods()
             quota = await self.reader.quota(key)
-        elif reason_of(status, "Ready") in _WAITING:
+        elif state_of(status).waits:
             await self.reader.refresh_pods()
         pods = await self._pods.unhealthy(key, plan)
         warnings = await self._pods.warnings(key, pods)
@@ -342,7 +341,10 @@ class Controller:
             return  # both are looked at again with the answer
         self.advisor.consume(key, snapshot.decision)
         plan = self.cache.plans.get(key)
-        if plan is not None and reason_of(plan.get("status") or {}, "Sized") != TOO_LONG:
+        if (
+            plan is not None
+            and reason_of(plan.get("status") or {}, ConditionType.SIZED) != State.SIZING_TOO_LONG
+        ):
             self._sizing.forget(key)
 
     def _snapshot(self, key: Key, plan: Mapping[str, Any], **read: Any) -> Snapshot:
@@ -386,7 +388,7 @@ class Controller:
         if plan is None:
             return
         with self.faults(key):
-            state = reason_of(plan.get("status") or {}, "Ready") or "New"
+            state = state_of(plan.get("status") or {})
             self._metrics.set_plan(key, state, plan_gauges(plan), plan_info(plan))
 
 

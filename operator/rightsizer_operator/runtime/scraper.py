@@ -15,7 +15,7 @@ import aiohttp
 from rightsizer_operator.cluster.client import ApiError
 from rightsizer_operator.measure.agent_metrics import MOST_BYTES, TooLarge, progress_of
 from rightsizer_operator.runtime.controller import Controller
-from rightsizer_operator.values.conditions import reason_of
+from rightsizer_operator.values.conditions import state_of
 from rightsizer_operator.values.names import METRICS_PORT
 from rightsizer_operator.values.snapshot import Key, Progress
 
@@ -115,9 +115,7 @@ async def _sweep(
     controller: Controller, client: "_Client", schedule: ScrapeSchedule, advice: _AdviceWorker
 ) -> None:
     running = {
-        key
-        for key, plan in controller.cache.plans.items()
-        if reason_of(plan.get("status") or {}, "Ready") in {"Running", "Recovering"}
+        key for key, plan in controller.cache.plans.items() if state_of(plan.get("status") or {}).trains
     }
     schedule.keep(running)
     for key in controller.advisor.plans - running:

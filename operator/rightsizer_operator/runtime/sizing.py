@@ -14,10 +14,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+from rightsizer_api.state import State
 from rightsizer_launch.bounded.fair_slots import FairSlots
 from rightsizer_launch.bounded.process import BoundedProcess, ChildError, Limits
 from rightsizer_operator.reconcile.sizing_answer import (
-    TOO_LONG,
     Identity,
     NotSizedYetError,
     Size,
@@ -115,7 +115,7 @@ class Sizing:
         self._lanes = [(lane, FairSlots(1)) for lane in lanes]
         self._refusal = SizingAnswer(
             message=f"the search for a size was stopped after {budget_s:g} s of processor time",
-            refusal=TOO_LONG,
+            refusal=State.SIZING_TOO_LONG,
         )
         self._answers: OrderedDict[Identity, SizingAnswer] = OrderedDict()
         self._slow: OrderedDict[Identity, None] = OrderedDict()

@@ -3,7 +3,8 @@
 import signal
 import types
 
-from rightsizer_operator.reconcile.sizing_answer import FAULT, SizingAnswer, SizingQuestion, answer
+from rightsizer_api.state import State
+from rightsizer_operator.reconcile.sizing_answer import SizingAnswer, SizingQuestion, answer
 
 _AGAIN_S = 0.05  # Python drops an exception that is raised in a callback of the garbage collector
 
@@ -26,7 +27,7 @@ def answer_within(asked: tuple[SizingQuestion, float]) -> SizingAnswer | None:
         signal.setitimer(signal.ITIMER_PROF, 0.0)
         return None
     except Exception as error:  # a fault of ours is the plan's, not the next one's
-        return SizingAnswer(message=f"{type(error).__name__}: {error}", refusal=FAULT)
+        return SizingAnswer(message=f"{type(error).__name__}: {error}", refusal=State.FAULT)
 
 
 def _stop(_signal: int, _frame: types.FrameType | None) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
+from rightsizer_api.state import ConditionType
 from rightsizer_engine.values import immutable
 
 _AT_ONCE = (
@@ -111,7 +112,7 @@ def describe(action: Action) -> str:
     """A description of the action, for the log of a dry run."""
     match action:
         case PatchStatus(status=status):
-            ready = next((c["reason"] for c in status["conditions"] if c["type"] == "Ready"), "")
+            ready = next((c["reason"] for c in status["conditions"] if c["type"] == ConditionType.READY), "")
             text = f"set the status ({ready})"
         case Apply(child=child):
             text = f"apply {child['kind']} {child['metadata']['name']}"

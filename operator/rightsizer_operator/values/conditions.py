@@ -1,31 +1,13 @@
 """Status conditions. Pure."""
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rightsizer_api.quantities import format_time
+from rightsizer_api.state import ConditionType, State
 from rightsizer_engine.values import immutable
 
-ORDER = (
-    "Ready",
-    "Reconciling",
-    "Stalled",
-    "Accepted",
-    "Sized",
-    "Admitted",
-    "Running",
-    "Resizing",
-    "DeadlineAtRisk",
-    "OverProvisioned",
-    "Idle",
-    "MetricsAvailable",
-    "Complete",
-    "Failed",
-)
-"""All condition types, in their order in the status. Ready's reason is the plan's state."""
-STALLED = ("Invalid", "NoPlan", "DeadlinePassed", "Refused", "Failed")
-"""Reasons for which a plan makes no progress until somebody changes it or the cluster's policies."""
 _MAX_MESSAGE = 32_000
 
 
@@ -55,18 +37,18 @@ def unknown(reason: str, message: str = "") -> Condition:
 
 def merge_conditions(
     old: Sequence[Mapping[str, Any]],
-    new: Mapping[str, Condition],
+    new: Mapping[ConditionType, Condition],
     *,
     generation: int,
     now: dt.datetime,
 ) -> list[dict[str, Any]]:
     """The old conditions with the new ones merged in. lastTransitionTime changes only with the status."""
-    current = {condition["type"]: condition for condition in old}
+    current = {ConditionType(each["type"]): each for each in old if each["type"] in set(ConditionType)}
     texts = ("status", "reason", "message")
     known = {kind: Condition(**{text: c.get(text, "") for text in texts}) for kind, c in current.items()}
     new = {**new, **_progress({**known, **new})}
     result = []
-    for kind in ORDER:
+    for kind in ConditionType:
         if kind not in new:
             result += [dict(current[kind])] if kind in current else []
             continue
@@ -75,9 +57,9 @@ def merge_conditions(
         since = previous.get("lastTransitionTime") if unchanged else None
         result.append(
             {
-                "type": kind,
+                "type": str(kind),
                 "status": value.status,
-                "reason": value.reason,
+                "reason": str(value.reason),
                 "message": value.message[:_MAX_MESSAGE],
                 "lastTransitionTime": since or format_time(now),
                 "observedGeneration": generation,
@@ -86,31 +68,50 @@ def merge_conditions(
     return result
 
 
-def _progress(conditions: Mapping[str, Condition]) -> dict[str, Condition]:
+def _progress(conditions: Mapping[ConditionType, Condition]) -> dict[ConditionType, Condition]:
     """The conditions of kstatus: Stalled if somebody must act, else Reconciling if it is not there yet.
 
     A running Job does not hide a new spec that was rejected or cannot be sized. A suspended plan is neither.
     """
-    ready = conditions.get("Ready", unknown("New"))
-    kinds = ("Ready",) if ready.reason in ("Complete", "Failed") else ("Accepted", "Sized", "Ready")
+    ready = conditions.get(ConditionType.READY, unknown(State.NEW))
+    kinds = [ConditionType.READY]
+    if not _is(ready, lambda state: state.ended):
+        kinds = [ConditionType.ACCEPTED, ConditionType.SIZED, *kinds]
     pending = [conditions[kind] for kind in kinds if kind in conditions]
-    pending = [each for each in pending if each.status != "True" and each.reason != "Suspended"]
-    stalled = next((each for each in pending if each.reason in STALLED), None)
+    pending = [each for each in pending if each.status != "True" and each.reason != State.SUSPENDED]
+    stalled = next((each for each in pending if _is(each, lambda state: state.stalls)), None)
     if stalled is not None:
-        return {"Reconciling": no("Stalled"), "Stalled": yes(stalled.reason, stalled.message)}
+        return {
+            ConditionType.RECONCILING: no(ConditionType.STALLED),
+            ConditionType.STALLED: yes(stalled.reason, stalled.message),
+        }
     if pending:
-        return {"Reconciling": yes(pending[-1].reason, pending[-1].message), "Stalled": no("Progressing")}
-    return {"Reconciling": no("Reconciled"), "Stalled": no("Reconciled")}
+        return {
+            ConditionType.RECONCILING: yes(pending[-1].reason, pending[-1].message),
+            ConditionType.STALLED: no("Progressing"),
+        }
+    return dict.fromkeys((ConditionType.RECONCILING, ConditionType.STALLED), no("Reconciled"))
 
 
-def is_true(status: Mapping[str, Any], kind: str) -> bool:
+def _is(condition: Condition, trait: Callable[[State], bool]) -> bool:
+    """Whether a condition's reason is a state with this trait."""
+    state = State.of(condition.reason)
+    return state is not None and trait(state)
+
+
+def is_true(status: Mapping[str, Any], kind: ConditionType) -> bool:
     """Whether a condition of the status is True."""
     return any(c["type"] == kind and c["status"] == "True" for c in status.get("conditions", ()))
 
 
-def reason_of(status: Mapping[str, Any], kind: str) -> str:
+def reason_of(status: Mapping[str, Any], kind: ConditionType) -> str:
     """A condition's reason; empty if it is not set."""
     return next((c["reason"] for c in status.get("conditions", ()) if c["type"] == kind), "")
+
+
+def state_of(status: Mapping[str, Any]) -> State:
+    """The plan's state; NEW without one, or with one that another version of the operator wrote."""
+    return State.of(reason_of(status, ConditionType.READY)) or State.NEW
 
 
 def json_merge_patch(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:

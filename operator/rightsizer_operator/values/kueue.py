@@ -1,5 +1,6 @@
 """Kueue's objects: a queue's GPU limit and topology, and the Workload of a queued Job. Pure."""
 
+import enum
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import field
 from typing import Any
@@ -16,8 +17,20 @@ _RESOURCES = frozenset(vendor.resource for vendor in VENDORS)
 HOST = "kubernetes.io/hostname"
 _PREFERRED_TOPOLOGY = "kueue.x-k8s.io/podset-preferred-topology"
 _REPLACES = "kueue.x-k8s.io/workload-slice-replacement-for"
-_EVICTED = ("Preempted", "Evicted")
-_LACKING = ("QuotaReserved", "Admitted")
+
+
+class WorkloadCondition(enum.StrEnum):
+    """The types of a Workload's conditions, in Kueue's words."""
+
+    QUOTA_RESERVED = "QuotaReserved"
+    ADMITTED = "Admitted"
+    FINISHED = "Finished"
+    PREEMPTED = "Preempted"
+    EVICTED = "Evicted"
+
+
+_EVICTED = (WorkloadCondition.PREEMPTED, WorkloadCondition.EVICTED)
+_LACKING = (WorkloadCondition.QUOTA_RESERVED, WorkloadCondition.ADMITTED)
 
 
 @immutable
@@ -55,8 +68,8 @@ class Workload:
         return cls(
             name=raw["metadata"]["name"],
             active=raw.get("spec", {}).get("active", True),
-            admitted=_is_true(conditions, "Admitted"),
-            finished=_is_true(conditions, "Finished"),
+            admitted=_is_true(conditions, WorkloadCondition.ADMITTED),
+            finished=_is_true(conditions, WorkloadCondition.FINISHED),
             replaces=_REPLACES in raw["metadata"].get("annotations", {}),
             pending_reason=_pending_reason(conditions),
         )

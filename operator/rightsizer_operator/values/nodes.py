@@ -12,6 +12,7 @@ from dataclasses import field, replace
 from typing import Any
 
 from rightsizer_api.quantities import parse_time
+from rightsizer_api.state import ConditionType
 from rightsizer_engine.catalog import lookup
 from rightsizer_engine.errors import RightsizerError
 from rightsizer_engine.values import immutable
@@ -20,6 +21,7 @@ from rightsizer_operator.values.vendors import VENDORS, gpus_in, slices_in
 
 Object = Mapping[str, Any]
 
+_READY = str(ConditionType.READY)  # a node has it too
 _EFFECTS = ("NoSchedule", "NoExecute")
 
 
@@ -59,7 +61,7 @@ class Node:
         """Parse a Node."""
         metadata, spec, status = raw["metadata"], raw.get("spec", {}), raw.get("status", {})
         labels = metadata.get("labels", {})
-        ready: Mapping[str, str] = next((c for c in status.get("conditions", ()) if c["type"] == "Ready"), {})
+        ready: Mapping[str, str] = next((c for c in status.get("conditions", ()) if c["type"] == _READY), {})
         since = parse_time(ready.get("lastTransitionTime"))
         healthy = ready.get("status") == "True"
         return cls(

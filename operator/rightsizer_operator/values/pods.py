@@ -2,11 +2,13 @@
 
 import contextlib
 import datetime as dt
+import enum
 import signal
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rightsizer_api.quantities import parse_time
+from rightsizer_api.state import State
 from rightsizer_api.untrusted_text import printable
 from rightsizer_engine.values import immutable
 from rightsizer_launch.worker.progress import EXIT_STOPPED
@@ -26,6 +28,18 @@ _LATE_LINES = 5  # a worker that is being stopped may print after the entrypoint
 _HEALTHY_WAITS = ("ContainerCreating", "PodInitializing")
 
 
+class PodPhase(enum.StrEnum):
+    """A pod's phase, in Kubernetes' words."""
+
+    PENDING = "Pending"
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+
+
+_UNSCHEDULABLE = str(State.UNSCHEDULABLE)  # Kubernetes' word, which ours is taken from
+
+
 @immutable
 class Pod:
     """One pod of a plan.
@@ -41,7 +55,7 @@ class Pod:
     role: str = WORKER
     attempt: int = 0
     node: str = ""
-    phase: str = "Pending"
+    phase: str = PodPhase.PENDING
     gated: bool = False
     created: dt.datetime | None = None
     address: str = ""
@@ -70,7 +84,7 @@ class Pod:
             role=labels.get(LABEL_ROLE, WORKER),
             attempt=parse_quantity(labels.get(LABEL_ATTEMPT, 0)),
             node=spec.get("nodeName", ""),
-            phase=status.get("phase", "Pending"),
+            phase=status.get("phase", PodPhase.PENDING),
             gated=any(gate["name"] == QUEUE_ELASTIC for gate in spec.get("schedulingGates", ())),
             created=parse_time(metadata.get("creationTimestamp")),
             address=status.get("podIP", ""),
@@ -84,7 +98,7 @@ class Pod:
             waiting="" if waits.get("reason") in _HEALTHY_WAITS else printable(waits.get("reason", "")),
             waiting_message=printable(waits.get("message", "")),
             unschedulable=printable(scheduled.get("message", "") or "not scheduled")
-            if scheduled.get("reason") == "Unschedulable"
+            if scheduled.get("reason") == _UNSCHEDULABLE
             else "",
         )
 
@@ -93,7 +107,7 @@ class Pod:
         """Whether it ended by a fault of its own: no stop on request, no preemption, no dead node."""
         stopped = self.deletion_deadline is not None or self.exit_code == EXIT_STOPPED
         disrupted = self.disrupted and self.reason != _EVICTED
-        return self.phase == "Failed" and not stopped and not disrupted
+        return self.phase == PodPhase.FAILED and not stopped and not disrupted
 
     @property
     def ended_at(self) -> dt.datetime | None:

@@ -1,12 +1,14 @@
 """The input of a reconcile: values parsed from API objects."""
 
 import datetime as dt
+import enum
 from collections.abc import Mapping
 from dataclasses import field, replace
 from typing import Any
 
 from rightsizer_api.plan import KIND
 from rightsizer_api.quantities import parse_time
+from rightsizer_api.state import State
 from rightsizer_engine.domain.reading import Missing
 from rightsizer_engine.resize.types import Decision
 from rightsizer_engine.values import immutable
@@ -54,9 +56,19 @@ def plan_key(raw: Object) -> Key:
     return metadata["namespace"], next(owners, metadata.get("labels", {}).get(LABEL_PLAN, ""))
 
 
+class JobCondition(enum.StrEnum):
+    """The types of a Job's conditions, in Kubernetes' words."""
+
+    COMPLETE = "Complete"
+    SUCCESS_CRITERIA_MET = "SuccessCriteriaMet"
+    FAILED = "Failed"
+    FAILURE_TARGET = "FailureTarget"
+    SUSPENDED = "Suspended"
+
+
 @immutable
 class AttemptJob:
-    """One attempt's Job. `finished` is Complete, Failed or empty; `reason` and `message` explain it.
+    """One attempt's Job. `finished` is COMPLETE, FAILED or None; `reason` and `message` explain it.
 
     `name` and `kind` are those of its carrier: the Job itself, or an object that another controller expands;
     `carried` is the Job's own name then. `expected`: that controller has not created the Job yet.
@@ -87,7 +99,7 @@ class AttemptJob:
     digest: str = ""
     elastic: bool = False
     deleting: bool = False
-    finished: str = ""
+    finished: State | None = None
     reason: str = ""
     message: str = ""
     finished_at: dt.datetime | None = None
@@ -154,7 +166,7 @@ class AttemptJob:
             active_deadline_s=spec.get("activeDeadlineSeconds"),
             started_at=_start_time(status),
             deleting="deletionTimestamp" in metadata,
-            finished=end.get("type", ""),
+            finished=end.get("type"),
             reason=end.get("reason", ""),
             message=end.get("message", ""),
             finished_at=parse_time(end.get("lastTransitionTime")),
@@ -169,10 +181,19 @@ class AttemptJob:
         return replace(cls.of(raw), expected=raw is not child) if raw is not None else None
 
 
+_ENDS = {
+    JobCondition.COMPLETE: State.COMPLETE,
+    JobCondition.SUCCESS_CRITERIA_MET: State.COMPLETE,
+    JobCondition.FAILED: State.FAILED,
+    JobCondition.FAILURE_TARGET: State.FAILED,
+}
+"""What a condition that ends a Job means for the plan."""
+
+
 def _start_time(status: Object) -> dt.datetime | None:
     """When its pods could last start; None while it is suspended, when startTime is of the run before."""
     conditions = status.get("conditions", ())
-    suspended = any(c["type"] == "Suspended" and c["status"] == "True" for c in conditions)
+    suspended = any(c["type"] == JobCondition.SUSPENDED and c["status"] == "True" for c in conditions)
     return None if suspended else parse_time(status.get("startTime"))
 
 
@@ -185,9 +206,7 @@ def _succeeded(status: Object) -> int:
 
 def _end_condition(status: Object) -> Object:
     """The condition that ends a Job, also while its pods still terminate; empty if it has not ended."""
-    names = {"Complete": "Complete", "SuccessCriteriaMet": "Complete", "Failed": "Failed"}
-    names["FailureTarget"] = "Failed"
-    for kind, outcome in names.items():
+    for kind, outcome in _ENDS.items():
         for condition in status.get("conditions", ()):
             if condition["type"] == kind and condition["status"] == "True":
                 return {**condition, "type": outcome}

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from rightsizer_api.crd import crd
+from rightsizer_api.schema.crd import crd
 from rightsizer_cli.commands.doctor import kubernetes, machine
 from rightsizer_cli.commands.doctor.findings import Status
 from rightsizer_cli.kubectl_client import Client, Where

@@ -14,7 +14,7 @@ from tests.slurm.cluster.test_jobs_json import OLD as SLURM_JOB
 from tests.slurm.conftest import FakeSlurm
 from typer.main import get_command
 
-from rightsizer_api.generate import main as write
+from rightsizer_api.schema.generate import main as write
 from rightsizer_cli.commands.schema.documents import DOCUMENTS
 from rightsizer_cli.commands.schema.generate import files
 from rightsizer_cli.kubectl import main as kubectl

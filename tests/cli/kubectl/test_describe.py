@@ -1,8 +1,8 @@
 import pytest
 from tests.cli.kubectl.conftest import NOW, says
 
+from rightsizer_api.state import State
 from rightsizer_cli.kubectl import describe
-from rightsizer_operator.cluster.metrics import STATES
 
 
 def told(plan, *events):
@@ -47,11 +47,12 @@ def test_the_last_events_come_with_their_age(plan):
     assert "Event 30m ago: Sized: 2 GPUs" in told(plan, event)
 
 
-def test_every_state_that_the_operator_knows_has_a_meaning():
-    assert set(STATES) - {"New"} == set(describe._MEANS) - {""}
+@pytest.mark.parametrize("state", [state for state in State if state is not State.NEW])
+def test_every_state_has_a_meaning(plan, state):
+    assert f"demo is {state}: {state.sentence}" in told(says(plan, Ready=("False", state, "")))
 
 
-@pytest.mark.parametrize("state", sorted(set(describe._NEXT) - {""}))
+@pytest.mark.parametrize("state", State)
 def test_every_next_step_can_be_said(plan, state):
     assert "{" not in describe.next_step(says(plan, Ready=("False", state, "")))
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rightsizer_operator.reconcile.pending import OBSTACLES
+from rightsizer_api.state import State
 from rightsizer_operator.values.pods import Pod
 from rightsizer_operator.values.snapshot import ChildWarning
 
@@ -56,7 +56,7 @@ def test_an_obstacle_is_the_state_with_its_message_and_an_event(fake_cluster, se
         if hasattr(each, "message")
     ]
     assert run.state == reason
-    assert reason in OBSTACLES
+    assert State(reason).is_obstacle
     assert all(words in run.condition("Ready")["message"] for words in said)
     assert (run.events[-1].reason, run.events[-1].warning) == (reason, True)
 

@@ -1,9 +1,10 @@
 import pytest
 from prometheus_client import generate_latest
 
+from rightsizer_api.state import State
 from rightsizer_launch.worker.metrics import TrainMetrics
 from rightsizer_operator.cluster.cache import Cache
-from rightsizer_operator.cluster.metrics import STATES, Metrics
+from rightsizer_operator.cluster.metrics import Metrics
 from rightsizer_operator.measure.agent_metrics import parse_agent_metrics
 from rightsizer_operator.reconcile.gauges import plan_gauges, plan_info
 from rightsizer_operator.values.conditions import json_merge_patch
@@ -42,7 +43,7 @@ def test_a_merge_patch_turns_the_old_document_into_the_new_one(old, new):
 
 def test_counters_and_states_start_at_zero():
     text = Metrics().render().decode()
-    assert all(f'rightsizer_plans{{state="{state}"}} 0.0' in text for state in STATES)
+    assert all(f'rightsizer_plans{{state="{state}"}} 0.0' in text for state in State)
     for code in ("0", "409", "429", "500"):
         assert f'rightsizer_operator_api_errors_total{{code="{code}"}} 0.0' in text
 

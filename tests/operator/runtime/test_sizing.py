@@ -6,9 +6,9 @@ import contextlib
 import pytest
 
 from rightsizer_api import validate
+from rightsizer_api.state import State
 from rightsizer_operator.reconcile.size import decide
 from rightsizer_operator.reconcile.sizing_answer import (
-    FAULT,
     NotSizedYetError,
     SizingAnswer,
     SizingQuestion,
@@ -204,4 +204,4 @@ def test_a_real_process_answers_as_this_one_does_and_ends_what_takes_too_long(fa
 def test_a_fault_of_the_search_is_raised_where_the_plan_is_reconciled(fake_cluster):
     question = questions(fake_cluster())[0]
     with pytest.raises(RuntimeError, match="IndexError"):
-        report_of(lambda _: SizingAnswer(message="IndexError: x", refusal=FAULT), question)
+        report_of(lambda _: SizingAnswer(message="IndexError: x", refusal=State.FAULT), question)

@@ -11,6 +11,7 @@ from rightsizer_cli.kubectl_client import Client, ClusterError
 from rightsizer_engine.errors import InputError
 from rightsizer_engine.values import immutable
 from rightsizer_operator.values.nodes import Node, gpu_type, pod_gpus
+from rightsizer_operator.values.pods import PodPhase
 from rightsizer_slurm.cluster.backend_commands import SlurmCommands
 from rightsizer_slurm.cluster.pools import engine_name
 from rightsizer_slurm.cluster.slurm_cli import SlurmError
@@ -60,7 +61,7 @@ def kubernetes_job(client: Client, text: str) -> ExistingJob:
 
 
 def _counted(text: str, job: Object, pods: list[Object], nodes: Mapping[str, Node]) -> ExistingJob:
-    running = [pod for pod in pods if pod.get("status", {}).get("phase") == "Running"]
+    running = [pod for pod in pods if pod.get("status", {}).get("phase") == PodPhase.RUNNING]
     held: Counter[str] = Counter()
     for pod in running:
         held[pod["spec"].get("nodeName", "")] += pod_gpus(pod["spec"])

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from rightsizer_api.crd import crd
 from rightsizer_api.plan import VERSION
+from rightsizer_api.schema.crd import crd
 from rightsizer_cli.commands.doctor.findings import Finding, missing, note, ok
 from rightsizer_cli.commands.report.discovery import discovered
 from rightsizer_cli.kubectl_client import Client, ClusterError

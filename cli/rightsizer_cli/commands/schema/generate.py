@@ -4,7 +4,7 @@ import json
 import sys
 from collections.abc import Mapping
 
-from rightsizer_api.generate import main
+from rightsizer_api.schema.generate import main
 from rightsizer_cli.commands.schema.documents import DOCUMENTS, schema
 
 

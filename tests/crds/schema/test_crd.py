@@ -4,10 +4,10 @@ import jsonschema
 import pytest
 import yaml
 
-from rightsizer_api import generate
 from rightsizer_api.base import Model, camel
-from rightsizer_api.crd import crd, crd_yaml, structural
 from rightsizer_api.plan import TrainingPlan
+from rightsizer_api.schema import generate
+from rightsizer_api.schema.crd import crd, crd_yaml, structural
 
 SCHEMA = crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
 FORBIDDEN = {

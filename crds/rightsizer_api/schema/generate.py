@@ -1,4 +1,4 @@
-"""`python -m rightsizer_api.generate [--check]`: writes the CRD and the reference."""
+"""`python -m rightsizer_api.schema.generate [--check]`: writes the CRD and the reference."""
 
 import argparse
 import enum
@@ -14,13 +14,13 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from rightsizer_api.crd import crd_yaml, structural
 from rightsizer_api.errors import wire_fields
 from rightsizer_api.placeholders import PLACEHOLDERS
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_api.quantities import Duration, Interval, Moment, Tokens, Usd
+from rightsizer_api.schema.crd import crd_yaml, structural
 
-_REPOSITORY = Path(__file__).parents[2]
+_REPOSITORY = Path(__file__).parents[3]
 
 _QUANTITIES = (
     (Tokens, "count"),

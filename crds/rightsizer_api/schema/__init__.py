@@ -1,0 +1,1 @@
+"""The schemas that are generated from the models: the CustomResourceDefinition and the reference."""
