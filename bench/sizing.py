@@ -20,11 +20,11 @@ from rightsizer_operator.reconcile.size import decide
 from rightsizer_operator.reconcile.sizing_answer import NotSizedYetError, SizingQuestion
 from rightsizer_operator.runtime.sizing import Sizing, sizing_processes
 from rightsizer_operator.values.inventory import Inventory
-from rightsizer_operator.values.nodes import Node
+from rightsizer_operator.values.nodes import ClusterNode
 
 NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
 INVENTORY = Inventory(
-    nodes=tuple(Node(name=f"n{i}", product="NVIDIA-H100-80GB-HBM3", gpus=8) for i in range(300))
+    nodes=tuple(ClusterNode(name=f"n{i}", product="NVIDIA-H100-80GB-HBM3", gpus=8) for i in range(300))
 )
 HUGE_PER_S, TICK_S, LONGEST_S, BUDGET_S = 10, 0.01, 60.0, 30.0
 HUGE = {"model": {"name": "deepseek-v3"}, "budget": {"maxUSD": 1000}}

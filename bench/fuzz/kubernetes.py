@@ -15,8 +15,8 @@ from rightsizer_operator.reconcile.gauges import plan_gauges, plan_info
 from rightsizer_operator.reconcile.reconcile import reconcile
 from rightsizer_operator.values import names
 from rightsizer_operator.values.inventory import Inventory
-from rightsizer_operator.values.kueue import Workload
-from rightsizer_operator.values.nodes import Node
+from rightsizer_operator.values.kueue import KueueWorkload
+from rightsizer_operator.values.nodes import ClusterNode
 from rightsizer_operator.values.requests import Allowance, Loads, allowance, pod_requests
 from rightsizer_operator.values.snapshot import AttemptJob, Pod, Snapshot
 from rightsizer_operator.values.vendors import NVIDIA
@@ -25,7 +25,7 @@ NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
 PRODUCT = "NVIDIA-H100-80GB-HBM3"
 HAS = {"cpu": 96.0, "memory": 2.0**40}
 INVENTORY = Inventory(
-    nodes=tuple(Node(name=f"n{i}", product=PRODUCT, gpus=8, allocatable=HAS) for i in range(3)),
+    nodes=tuple(ClusterNode(name=f"n{i}", product=PRODUCT, gpus=8, allocatable=HAS) for i in range(3)),
     loads=Loads(known=True),
 )
 WHEN = "2026-11-21T12:00:00Z"
@@ -181,11 +181,11 @@ TARGETS = (
     Target(name="kubernetes: scrape", generate=scrape, parse=lambda text: progress_of(text.encode())),
     Target(name="kubernetes: Job", generate=job, parse=read_job),
     Target(name="kubernetes: pod", generate=lambda r: damaged(r, POD, typed=True), parse=read_pod),
-    Target(name="kubernetes: node", generate=lambda r: damaged(r, NODE, typed=True), parse=Node.of),
+    Target(name="kubernetes: node", generate=lambda r: damaged(r, NODE, typed=True), parse=ClusterNode.of),
     Target(
         name="kubernetes: Workload",
         generate=lambda r: damaged(r, WORKLOAD, typed=True),
-        parse=Workload.of,
+        parse=KueueWorkload.of,
     ),
     Target(
         name="kubernetes: quota",

@@ -24,7 +24,7 @@ from rightsizer_local.live_view import Expectation, status_rows
 from rightsizer_operator.reconcile.gauges import plan_gauges
 from rightsizer_operator.reconcile.reconcile import reconcile
 from rightsizer_operator.values.actions import PatchStatus
-from rightsizer_operator.values.snapshot import AttemptJob, Progress, Snapshot
+from rightsizer_operator.values.snapshot import AttemptJob, ReportedProgress, Snapshot
 from rightsizer_slurm.cluster.comment import parse, plan_of
 from rightsizer_slurm.cluster.config import SiteConfig
 from rightsizer_slurm.cluster.snapshot import Node, Partition, SlurmCluster
@@ -58,7 +58,7 @@ def running_plan(random: Random) -> Snapshot:
     metadata = METADATA | {"resourceVersion": "7", "ownerReferences": [OWNER]}
     spec = {"parallelism": 2, "suspend": False, "template": {"spec": {"containers": [TRAINER]}}}
     job = {"metadata": metadata, "spec": spec, "status": {"ready": random.choice((0, 1, 2))}}
-    said = Progress(tokens=anything(random, 0, 18), tokens_per_s=anything(random, -320, 12), step=1)
+    said = ReportedProgress(tokens=anything(random, 0, 18), tokens_per_s=anything(random, -320, 12), step=1)
     return Snapshot(
         plan=raw,
         inventory=INVENTORY,

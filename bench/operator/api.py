@@ -11,7 +11,7 @@ from kubernetes.aio import client, config, watch
 
 from rightsizer_api.plan import GROUP, VERSION
 from rightsizer_operator.cluster.client import ApiError, KubeClient, api_client
-from rightsizer_operator.cluster.metrics import Metrics
+from rightsizer_operator.runtime.plan_metrics import Metrics
 
 WORKERS = 16  # as many as the operator has
 PATHS = {

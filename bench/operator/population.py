@@ -9,7 +9,7 @@ from rightsizer_api.plan import API_VERSION, KIND
 from rightsizer_operator.reconcile.reconcile import reconcile
 from rightsizer_operator.values.actions import Apply, PatchStatus
 from rightsizer_operator.values.inventory import Inventory
-from rightsizer_operator.values.nodes import Node
+from rightsizer_operator.values.nodes import ClusterNode
 from rightsizer_operator.values.snapshot import AttemptJob, Snapshot
 
 PRODUCT = "NVIDIA-H100-80GB-HBM3"
@@ -63,7 +63,7 @@ def children(raw: Mapping[str, Any], nodes: int) -> list[dict[str, Any]]:
     metadata = {**raw["metadata"], "uid": f"uid-{raw['metadata']['name']}", "generation": 1}
     now = dt.datetime.now(dt.UTC)
     metadata["creationTimestamp"] = now.isoformat()
-    known = tuple(Node.of(_ready(node(index))) for index in range(nodes))
+    known = tuple(ClusterNode.of(_ready(node(index))) for index in range(nodes))
     snapshot = Snapshot(plan={**raw, "metadata": metadata}, inventory=Inventory(nodes=known), now=now)
     made = [dict(action.child) for action in reconcile(snapshot) if isinstance(action, Apply)]
     for child in made:
@@ -78,7 +78,9 @@ def finished(namespace: str, name: str, index: int) -> dict[str, Any]:
     now = dt.datetime(2026, 11, 20, 12, tzinfo=dt.UTC)
     metadata = {**raw["metadata"], "uid": "uid", "generation": 1, "creationTimestamp": now.isoformat()}
     snapshot = Snapshot(
-        plan={**raw, "metadata": metadata}, inventory=Inventory(nodes=(Node.of(_ready(node(0))),)), now=now
+        plan={**raw, "metadata": metadata},
+        inventory=Inventory(nodes=(ClusterNode.of(_ready(node(0))),)),
+        now=now,
     )
     for _ in range(SETTLES):
         actions = reconcile(snapshot)

@@ -59,7 +59,7 @@ OPERATOR: Mapping[str, str] = {
     "rightsizer_plan_attempt": "Number of the current attempt",
     "rightsizer_plan_restarts": "Restarts of workers within the attempt",
 }
-"""What the operator serves (`rightsizer_operator.cluster.metrics`)."""
+"""What the operator serves (`rightsizer_operator.runtime.plan_metrics`)."""
 
 SLURM: Mapping[str, str] = {
     "rightsizer_slurm_job_info": "1 for each live GPU job; who and where as labels",

@@ -31,7 +31,7 @@ LONG = {
     "local/rightsizer_local/run.py::_run": STEPS,
     "local/rightsizer_local/run.py::_train": STEPS,
     "local/rightsizer_local/supervisor.py::supervise": STEPS,
-    "operator/rightsizer_operator/cluster/lease.py::run_elected": STEPS,
+    "operator/rightsizer_operator/runtime/leader.py::run_elected": STEPS,
     "operator/rightsizer_operator/cluster/relist.py::relist": STEPS,
     "operator/rightsizer_operator/manifests/objects.py::job": FIELDS,
     "operator/rightsizer_operator/values/snapshot.py::of": FIELDS,

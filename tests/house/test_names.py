@@ -17,16 +17,9 @@ TO_RENAME = {  # take a name off the list when only one class has it
     # the engine
     "Case",
     "Group",
-    "Size",
     # the executors
-    "Attempt",
-    "Condition",
-    "Launch",
-    "Node",
     "Resizer",
-    "Settings",
     "Step",
-    "Workload",
     # Slurm
     "Finding",
     "JobDocument",
@@ -36,7 +29,6 @@ TO_RENAME = {  # take a name off the list when only one class has it
     # launch and telemetry
     "Limits",
     "MonitoredJob",
-    "Progress",
     "Reading",
     "Rule",
     # the command line

@@ -20,8 +20,8 @@ from rightsizer_local.resize import Resizer, history_of_attempts
 from rightsizer_operator.cluster.cache import Cache
 from rightsizer_operator.measure.resize_advisor import Advisor
 from rightsizer_operator.reconcile.resize_advice import advise, policy_inputs
-from rightsizer_operator.values.settings import Settings
-from rightsizer_operator.values.snapshot import Progress
+from rightsizer_operator.values.settings import OperatorSettings
+from rightsizer_operator.values.snapshot import ReportedProgress
 from rightsizer_slurm.cluster import runfile
 from rightsizer_slurm.cluster.jobs import SlurmJob
 from rightsizer_slurm.cluster.snapshot import Node, Partition, SlurmCluster
@@ -53,7 +53,7 @@ PLAN = {
     },
 }
 TUNING = Tuning(cap=Mode.AUTO, pressure=Pressure.ALWAYS, warm_up_s=300.0, least_window_s=600.0)
-SETTINGS = Settings(give_back=Pressure.ALWAYS, measure_s=SCRAPE_S)
+SETTINGS = OperatorSettings(give_back=Pressure.ALWAYS, measure_s=SCRAPE_S)
 
 
 FREE = SlurmCluster(
@@ -229,7 +229,7 @@ def scrapes(scenario):
         if last is not None and not low < at_s <= high:
             yield (
                 at_s,
-                Progress(
+                ReportedProgress(
                     tokens=last.tokens,
                     tokens_per_s=1.0,
                     step=last.step,

@@ -10,9 +10,9 @@ from rightsizer_operator.reconcile.reconcile import reconcile
 from rightsizer_operator.values.actions import Apply, Delete, EmitEvent, PatchJob, PatchPlan, PatchStatus
 from rightsizer_operator.values.carriers import job_within
 from rightsizer_operator.values.inventory import Inventory
-from rightsizer_operator.values.nodes import Node
+from rightsizer_operator.values.nodes import ClusterNode
 from rightsizer_operator.values.requests import Loads
-from rightsizer_operator.values.settings import Settings
+from rightsizer_operator.values.settings import OperatorSettings
 from rightsizer_operator.values.snapshot import AttemptJob, Snapshot
 
 NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
@@ -58,12 +58,14 @@ class FakeCluster:
             },
             "spec": copy.deepcopy(spec),
         }
-        self.nodes = [Node(name=f"n{i}", product="NVIDIA-H100-80GB-HBM3", gpus=gpus) for i in range(nodes)]
+        self.nodes = [
+            ClusterNode(name=f"n{i}", product="NVIDIA-H100-80GB-HBM3", gpus=gpus) for i in range(nodes)
+        ]
         self.inventory = inventory
         self.jobs, self.children, self.events, self.log = {}, set(), [], []
         self.now, self.pods, self.progress, self.quota = NOW, (), None, None
         self.decision, self.samples = None, ()
-        self.settings = Settings()
+        self.settings = OperatorSettings()
         self.queue, self.workloads, self.warnings = None, (), ()
         self.loads, self.allowance = Loads(), None
         self.rendezvous_ready = True

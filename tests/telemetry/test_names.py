@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from rightsizer_launch.worker.metrics import NAMES
-from rightsizer_operator.cluster.metrics import Metrics
+from rightsizer_operator.runtime.plan_metrics import Metrics
 from rightsizer_slurm.cluster.backend_commands import SlurmCommands
 from rightsizer_slurm.cluster.config import SiteConfig
 from rightsizer_slurm.cluster.slurm_cli import Slurm

@@ -114,10 +114,10 @@ def operator(
         raise InputError("operator", value=error.name, remedy=remedy) from None
     from rightsizer_engine.resize.types import Pressure
     from rightsizer_engine.units import parse_duration_s
-    from rightsizer_operator.values.settings import Settings
+    from rightsizer_operator.values.settings import OperatorSettings
     from rightsizer_telemetry.client import PrometheusSettings
 
-    settings = Settings(
+    settings = OperatorSettings(
         inter_node_gbps=_gbps(inter_node_gbps),
         rendezvous_image=rendezvous_image,
         device_class=_object_name(device_class, field="--device-class"),

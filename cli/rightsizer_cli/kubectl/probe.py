@@ -23,7 +23,7 @@ from rightsizer_launch.running import calibration
 from rightsizer_launch.running.probe import ENOUGH_STEPS, Interrupted, Probe, no_steps
 from rightsizer_operator.reconcile.size import cluster_request
 from rightsizer_operator.values.inventory import Inventory
-from rightsizer_operator.values.nodes import Node
+from rightsizer_operator.values.nodes import ClusterNode
 
 _LOOK_S = 2.0
 _PLACED_S = 900.0
@@ -97,7 +97,7 @@ class KubernetesProbe:
         return looks, said
 
     def _request(self, plan: TrainingPlan) -> Request:
-        nodes = tuple(Node.of(raw) for raw in self.client.get("nodes")["items"])
+        nodes = tuple(ClusterNode.of(raw) for raw in self.client.get("nodes")["items"])
         return cluster_request(plan, inventory=Inventory(nodes=nodes), created=dt.datetime.now(dt.UTC))
 
 

@@ -15,7 +15,7 @@ from rightsizer_engine.search.size import size
 from rightsizer_engine.search.types import NoPlan, Plan
 from rightsizer_operator.reconcile.size import cluster_request
 from rightsizer_operator.values.inventory import Inventory
-from rightsizer_operator.values.nodes import Node
+from rightsizer_operator.values.nodes import ClusterNode
 
 
 def live_plan(raw: Mapping[str, Any]) -> TrainingPlan:
@@ -42,5 +42,5 @@ def named_plan(client: Client, *, name: str, file: Path | None) -> tuple[Trainin
 def size_on_cluster(client: Client, *, name: str, file: Path | None) -> Plan | NoPlan:
     """Size a live plan or a manifest on all GPUs of the cluster's usable nodes."""
     plan, created = named_plan(client, name=name, file=file)
-    nodes = tuple(node for raw in client.get("nodes")["items"] for node in Node.all_of(raw))
+    nodes = tuple(node for raw in client.get("nodes")["items"] for node in ClusterNode.all_of(raw))
     return size(cluster_request(plan, inventory=Inventory(nodes=nodes), created=created))

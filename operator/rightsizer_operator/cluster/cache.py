@@ -12,7 +12,7 @@ from rightsizer_operator.cluster.relist import Listing
 from rightsizer_operator.values.devices import Devices
 from rightsizer_operator.values.inventory import Inventory
 from rightsizer_operator.values.names import rendezvous_name
-from rightsizer_operator.values.nodes import Node, obstacle
+from rightsizer_operator.values.nodes import ClusterNode, obstacle
 from rightsizer_operator.values.quantities import parse_quantity
 from rightsizer_operator.values.requests import Loads
 from rightsizer_operator.values.snapshot import AttemptJob, Key, Rendezvous, plan_key
@@ -42,7 +42,7 @@ class Cache:
         self.plans: dict[Key, dict[str, Any]] = {}
         self.jobs: defaultdict[Key, dict[str, AttemptJob]] = defaultdict(dict)
         self.children: defaultdict[Key, set[str]] = defaultdict(set)
-        self.nodes: dict[str, Node] = {}
+        self.nodes: dict[str, ClusterNode] = {}
         self._rendezvous: dict[Key, Rendezvous] = {}
         self.wanted: frozenset[str] = frozenset()
         self.devices: Devices | None = None
@@ -157,14 +157,14 @@ class Cache:
 
     def set_node(self, raw: Object) -> bool:
         """Store a node; whether a field that matters to plans has changed (a heartbeat does not)."""
-        nodes = {node.place: node for node in Node.all_of(raw)}
+        nodes = {node.place: node for node in ClusterNode.all_of(raw)}
         gone = [place for place, node in self.nodes.items() if node.name in nodes and place not in nodes]
         for place in gone:
             self._remove_place(place)
         changed = [self._store_node(node) for node in nodes.values()]
         return any(changed) or bool(gone)
 
-    def _store_node(self, node: Node) -> bool:
+    def _store_node(self, node: ClusterNode) -> bool:
         node = self.devices.on(node) if self.devices else node
         if self.nodes.get(node.place) == node:
             return False

@@ -5,14 +5,13 @@ import json
 import secrets
 import urllib.request
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 import aiohttp
 from kubernetes.aio import client
 
 from rightsizer_api.plan import GROUP, KIND, VERSION
-from rightsizer_operator.cluster.metrics import Metrics
 from rightsizer_operator.values import names
 from rightsizer_operator.values.carriers import JOB_SET_API, TRAINER_API, remedy
 from rightsizer_operator.values.pods import PodPhase
@@ -82,16 +81,23 @@ def api_client(
     return client.ApiClient(configuration)
 
 
+class RequestCounter(Protocol):
+    """What counts the client's requests."""
+
+    def count_request(self, method: str, status: int) -> None:
+        """Count a request by the response's HTTP status; 0: no response."""
+
+
 class KubeClient:
     """All requests of the operator. Each is counted; none is retried here.
 
     `may_write` fences writes: a process that was paused may have lost its lease meanwhile.
     """
 
-    def __init__(self, api: client.ApiClient, metrics: Metrics, *, dry_run: bool = False) -> None:
+    def __init__(self, api: client.ApiClient, requests: RequestCounter, *, dry_run: bool = False) -> None:
         self.may_write: Callable[[], bool] = lambda: True
         self._api = api
-        self._metrics = metrics
+        self._requests = requests
         self._dry_run = dry_run
 
     async def call(
@@ -123,9 +129,9 @@ class KubeClient:
             response = await self._api.call_api(method, url, headers, body, _request_timeout=timeout_s)
             text = await response.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            self._metrics.count_request(method, 0)
+            self._requests.count_request(method, 0)
             raise ApiError(0, f"cannot reach the API server: {error}") from error
-        self._metrics.count_request(method, response.status)
+        self._requests.count_request(method, response.status)
         if response.status >= 400:
             raise _error(response.status, text, response.getheaders())
         document: Object = json.loads(text)

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from rightsizer_operator.values.kueue import WorkloadCondition, owners_of
-from rightsizer_operator.values.nodes import Node, NodeRequirements, gpu_type, obstacle, pod_gpus
+from rightsizer_operator.values.nodes import ClusterNode, NodeRequirements, gpu_type, obstacle, pod_gpus
 from rightsizer_operator.values.pods import PodPhase
 
 Object = Mapping[str, Any]
@@ -20,7 +20,7 @@ _MAX_KINDS = 256
 """Limit of distinct placement requirements that are compared with the nodes; a cluster has a handful."""
 
 
-def unscheduled(pods: Iterable[Object], nodes: Collection[Node]) -> frozenset[str]:
+def unscheduled(pods: Iterable[Object], nodes: Collection[ClusterNode]) -> frozenset[str]:
     """GPU types that unscheduled pods wait for, including gated pods."""
     waiting = (
         pod["spec"]
@@ -32,7 +32,9 @@ def unscheduled(pods: Iterable[Object], nodes: Collection[Node]) -> frozenset[st
     return _types(waiting, nodes)
 
 
-def queued(workloads: Iterable[Object], nodes: Collection[Node], *, own: Collection[Owner]) -> frozenset[str]:
+def queued(
+    workloads: Iterable[Object], nodes: Collection[ClusterNode], *, own: Collection[Owner]
+) -> frozenset[str]:
     """GPU types that Kueue Workloads without quota wait for, except those of `own` owners."""
     waiting = []
     for workload in workloads:
@@ -47,7 +49,7 @@ def queued(workloads: Iterable[Object], nodes: Collection[Node], *, own: Collect
     return _types(waiting, nodes)
 
 
-def _types(pods: Iterable[Object], nodes: Collection[Node]) -> frozenset[str]:
+def _types(pods: Iterable[Object], nodes: Collection[ClusterNode]) -> frozenset[str]:
     """GPU types of the nodes that could run these pods if empty. Identical pods are compared once."""
     kinds: dict[str, tuple[int, NodeRequirements]] = {}
     for pod in pods:

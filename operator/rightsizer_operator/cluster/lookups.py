@@ -18,8 +18,8 @@ from rightsizer_operator.cluster.ttl_cache import TTLCache
 from rightsizer_operator.values.conditions import state_of
 from rightsizer_operator.values.devices import quota_name
 from rightsizer_operator.values.kueue import (
+    KueueWorkload,
     Queue,
-    Workload,
     flavors_of,
     gpus_of,
     levels_of,
@@ -182,7 +182,9 @@ class ClusterReader:
         self._queues[key] = (now + _QUEUE_TTL_S, queue)
         return queue
 
-    async def workloads(self, plan: Mapping[str, Any], jobs: tuple[AttemptJob, ...]) -> tuple[Workload, ...]:
+    async def workloads(
+        self, plan: Mapping[str, Any], jobs: tuple[AttemptJob, ...]
+    ) -> tuple[KueueWorkload, ...]:
         """The Workloads of Jobs that are pending, growing or to be suspended."""
         suspend = bool(plan["spec"].get("suspend"))
         pending = [job for job in jobs if not job.finished and _needs_workload(job, suspend=suspend)]
@@ -194,7 +196,7 @@ class ClusterReader:
         selector = f"{_JOB_UID} in ({','.join(uids)})" if len(uids) == len(pending) else ""
         carriers = {(job.kind, job.name) for job in pending}
         found = [raw async for raw in self._kube.every(path, labelSelector=selector)]
-        return tuple(Workload.of(raw) for raw in found if owners_of(raw) & carriers)
+        return tuple(KueueWorkload.of(raw) for raw in found if owners_of(raw) & carriers)
 
     async def activate(self, namespace: str, name: str, *, active: bool) -> None:
         """Set a Workload's spec.active."""

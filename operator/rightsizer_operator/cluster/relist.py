@@ -11,7 +11,7 @@ from rightsizer_api.plan import GROUP, VERSION
 from rightsizer_engine.values import immutable
 from rightsizer_operator.cluster.client import ApiError, KubeClient
 from rightsizer_operator.values.names import LABEL_MANAGED, MANAGED
-from rightsizer_operator.values.nodes import Node
+from rightsizer_operator.values.nodes import ClusterNode
 from rightsizer_operator.values.snapshot import AttemptJob, Key, Rendezvous, plan_key
 
 Object = Mapping[str, Any]
@@ -36,7 +36,7 @@ class Listing:
     `rendezvous` are the stores among them.
     """
 
-    nodes: tuple[Node, ...] = ()
+    nodes: tuple[ClusterNode, ...] = ()
     jobs: tuple[tuple[Key, AttemptJob], ...] = ()
     children: tuple[Child, ...] = ()
     rendezvous: tuple[tuple[Key, Rendezvous], ...] = ()
@@ -57,8 +57,8 @@ async def relist(
     """
     child_paths = _CHILD_PATHS | ({"ResourceClaimTemplate": f"apis/{claims_api}"} if claims_api else {})
 
-    async def nodes() -> list[Node]:
-        return [node async for raw in kube.every("/api/v1/nodes") for node in Node.all_of(raw)]
+    async def nodes() -> list[ClusterNode]:
+        return [node async for raw in kube.every("/api/v1/nodes") for node in ClusterNode.all_of(raw)]
 
     async def jobs(scope: str) -> list[tuple[Key, AttemptJob]]:
         listed = kube.every(f"/apis/batch/v1{scope}/jobs", labelSelector=MANAGED_SELECTOR)

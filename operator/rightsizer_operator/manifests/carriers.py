@@ -5,7 +5,7 @@ from typing import Any
 
 from rightsizer_api.launch import Carrier
 from rightsizer_operator.manifests.objects import job
-from rightsizer_operator.manifests.pod_spec import Launch
+from rightsizer_operator.manifests.pod_spec import AttemptLaunch
 from rightsizer_operator.values import names
 from rightsizer_operator.values.carriers import JOB_SET_API, TRAINER_API
 
@@ -16,17 +16,17 @@ _OF_THE_CARRIER = ("suspend", "ttlSecondsAfterFinished")
 """Fields of a Job's spec that its carrier decides."""
 
 
-def carried(launch: Launch, *, active_deadline_s: int | None = None) -> tuple[Object, ...]:
+def carried(launch: AttemptLaunch, *, active_deadline_s: int | None = None) -> tuple[Object, ...]:
     """The attempt's Job as the plan wants it carried, in the order of creation."""
     carrier = launch.plan.spec.launch.carrier
     return _FORMS[carrier](launch, job(launch, active_deadline_s=active_deadline_s))
 
 
-def _as_job(launch: Launch, made: Object) -> tuple[Object, ...]:
+def _as_job(launch: AttemptLaunch, made: Object) -> tuple[Object, ...]:
     return (made,)
 
 
-def _as_job_set(launch: Launch, made: Object) -> tuple[Object, ...]:
+def _as_job_set(launch: AttemptLaunch, made: Object) -> tuple[Object, ...]:
     spec = _job_set_spec(launch, made) | {"ttlSecondsAfterFinished": made["spec"]["ttlSecondsAfterFinished"]}
     return (
         {
@@ -38,7 +38,7 @@ def _as_job_set(launch: Launch, made: Object) -> tuple[Object, ...]:
     )
 
 
-def _as_train_job(launch: Launch, made: Object) -> tuple[Object, ...]:
+def _as_train_job(launch: AttemptLaunch, made: Object) -> tuple[Object, ...]:
     """A TrainJob of a runtime of its own, which has the whole template: Trainer adds nothing to it.
 
     Neither has a time to live: Trainer would make an expired JobSet again, which would train again.
@@ -61,7 +61,7 @@ def _as_train_job(launch: Launch, made: Object) -> tuple[Object, ...]:
     return runtime, train_job
 
 
-def _job_set_spec(launch: Launch, made: Object) -> Object:
+def _job_set_spec(launch: AttemptLaunch, made: Object) -> Object:
     """A JobSet of one Job. The workers meet at the rendezvous store and need no host names."""
     metadata = made["metadata"]
     annotations = {names.CARRIER: str(launch.plan.spec.launch.carrier), names.PLAN_UID: launch.owner_uid}
@@ -88,7 +88,7 @@ def _suspension(made: Object) -> Object:
     return {"suspend": True} if made["spec"].get("suspend") else {}
 
 
-_FORMS: Mapping[Carrier, Callable[[Launch, Object], tuple[Object, ...]]] = {
+_FORMS: Mapping[Carrier, Callable[[AttemptLaunch, Object], tuple[Object, ...]]] = {
     Carrier.JOB: _as_job,
     Carrier.JOB_SET: _as_job_set,
     Carrier.TRAIN_JOB: _as_train_job,

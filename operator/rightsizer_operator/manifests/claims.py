@@ -3,14 +3,14 @@
 from typing import Any
 
 from rightsizer_operator.manifests.objects import metadata
-from rightsizer_operator.manifests.pod_spec import Launch, labels
+from rightsizer_operator.manifests.pod_spec import AttemptLaunch, labels
 from rightsizer_operator.values import names
 from rightsizer_operator.values.devices import selector
 
 Object = dict[str, Any]
 
 
-def claim_template(launch: Launch) -> Object | None:
+def claim_template(launch: AttemptLaunch) -> Object | None:
     """The ResourceClaimTemplate of which each pod gets a claim; None where pods request a resource."""
     devices = launch.devices
     if devices is None:

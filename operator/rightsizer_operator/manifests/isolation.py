@@ -9,13 +9,13 @@ from typing import Any
 
 from rightsizer_launch.argv.torchrun import DEFAULT_PORT
 from rightsizer_operator.manifests.objects import metadata
-from rightsizer_operator.manifests.pod_spec import Launch, labels, selector
+from rightsizer_operator.manifests.pod_spec import AttemptLaunch, labels, selector
 from rightsizer_operator.values import names
 
 Object = dict[str, Any]
 
 
-def rendezvous_key(launch: Launch) -> Object:
+def rendezvous_key(launch: AttemptLaunch) -> Object:
     """The Secret of an attempt's rendezvous key. The client fills it with random bytes when it creates it."""
     name = names.key_name(launch.plan.metadata.name, launch.attempt, launch.owner_uid)
     return {
@@ -27,7 +27,7 @@ def rendezvous_key(launch: Launch) -> Object:
     }
 
 
-def network_policies(launch: Launch) -> tuple[Object, ...]:
+def network_policies(launch: AttemptLaunch) -> tuple[Object, ...]:
     """Who may connect to the rendezvous store and to the workers; nothing where the administrator says so.
 
     Without `settings.metrics_from` everybody may read the metrics: the operator does not know who does.
@@ -45,7 +45,7 @@ def network_policies(launch: Launch) -> tuple[Object, ...]:
     )
 
 
-def _policy(launch: Launch, role: str, ingress: list[Object]) -> Object:
+def _policy(launch: AttemptLaunch, role: str, ingress: list[Object]) -> Object:
     name = f"{launch.plan.metadata.name}-{role}"
     return {
         "apiVersion": "networking.k8s.io/v1",

@@ -12,7 +12,7 @@ from rightsizer_launch.argv.torchrun import DEFAULT_PORT
 from rightsizer_launch.worker.restart_monitor import EXIT_GIVEN_UP
 from rightsizer_operator.manifests.pod_security import pod_security, store_security
 from rightsizer_operator.manifests.pod_spec import (
-    Launch,
+    AttemptLaunch,
     digest,
     labels,
     selector,
@@ -41,7 +41,7 @@ _STORE_TAKES = (
 """Fields of the pod template that the rendezvous pod takes too."""
 
 
-def service(launch: Launch) -> Object:
+def service(launch: AttemptLaunch) -> Object:
     """The headless Service of the rendezvous store."""
     own = labels(launch, names.RENDEZVOUS)
     return {
@@ -56,7 +56,7 @@ def service(launch: Launch) -> Object:
     }
 
 
-def rendezvous(launch: Launch) -> Object:
+def rendezvous(launch: AttemptLaunch) -> Object:
     """The ReplicaSet of the rendezvous store, which holds no training state and outlives the workers."""
     own = labels(launch, names.RENDEZVOUS)
     return {
@@ -71,7 +71,7 @@ def rendezvous(launch: Launch) -> Object:
     }
 
 
-def _store_pod(launch: Launch) -> Object:
+def _store_pod(launch: AttemptLaunch) -> Object:
     """The rendezvous pod: it runs where the workers may run, with their image settings and user."""
     users = user_spec(launch)
     spec: Object = {
@@ -89,7 +89,7 @@ def _store_pod(launch: Launch) -> Object:
     return merged
 
 
-def _store(launch: Launch) -> Object:
+def _store(launch: AttemptLaunch) -> Object:
     """The store's container, with the fields of the template's container `store` merged in."""
     stated = {each.get("name"): each for each in user_spec(launch).get("containers", ())}
     pull = stated.get(names.CONTAINER, {}).get("imagePullPolicy")
@@ -109,7 +109,7 @@ def _store(launch: Launch) -> Object:
     return merged
 
 
-def settings_map(launch: Launch) -> Object | None:
+def settings_map(launch: AttemptLaunch) -> Object | None:
     """The ConfigMap of a framework's settings files, such as DeepSpeed's; None without files."""
     files = launch.worker.files
     if not files:
@@ -123,7 +123,7 @@ def settings_map(launch: Launch) -> Object | None:
     }
 
 
-def job(launch: Launch, *, active_deadline_s: int | None = None) -> Object:
+def job(launch: AttemptLaunch, *, active_deadline_s: int | None = None) -> Object:
     """The attempt's Job: Indexed, with identical workers."""
     plan, name = launch.plan, names.job_name(launch.plan.metadata.name, launch.attempt)
     own = labels(launch, names.WORKER) | {names.LABEL_ATTEMPT: str(launch.attempt)}
@@ -177,7 +177,7 @@ def _failure_rules() -> list[Object]:
     ]
 
 
-def metadata(launch: Launch, name: str, own: Mapping[str, str]) -> Object:
+def metadata(launch: AttemptLaunch, name: str, own: Mapping[str, str]) -> Object:
     """A child's metadata: the plan owns it, so that it goes with the plan."""
     return {
         "name": name,

@@ -20,7 +20,7 @@ from rightsizer_operator.values import names
 from rightsizer_operator.values.devices import Devices
 from rightsizer_operator.values.kueue import Queue
 from rightsizer_operator.values.requests import Amounts
-from rightsizer_operator.values.settings import Settings
+from rightsizer_operator.values.settings import OperatorSettings
 from rightsizer_operator.values.vendors import vendor_of
 
 Object = dict[str, Any]
@@ -35,7 +35,7 @@ _UNREACHABLE_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unrea
 
 
 @immutable
-class Launch:
+class AttemptLaunch:
     """An attempt: the plan, its size and what its workers run.
 
     `products` are the node labels of its GPU type; `queue` is its Kueue queue, if it waits in one;
@@ -58,7 +58,7 @@ class Launch:
     resource: str = ""
     requests: Amounts = field(default_factory=dict)
     shm_bytes: int = 0
-    settings: Settings = field(default_factory=Settings)
+    settings: OperatorSettings = field(default_factory=OperatorSettings)
 
     @property
     def pods(self) -> int:
@@ -66,7 +66,7 @@ class Launch:
         return self.layout.gpus // self.gpus_per_pod
 
 
-def digest(launch: Launch) -> str:
+def digest(launch: AttemptLaunch) -> str:
     """A hash of what the workers run. A new attempt and a resize in place do not change it.
 
     It covers what the plan and the framework state, not the pods that this version of the operator makes of
@@ -89,7 +89,7 @@ def digest(launch: Launch) -> str:
     return hashlib.sha256(json.dumps(runs, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def template(launch: Launch, *, on: tuple[str, ...]) -> Object:
+def template(launch: AttemptLaunch, *, on: tuple[str, ...]) -> Object:
     """The workers' pods, the user's template merged in."""
     own = labels(launch, names.WORKER) | {names.LABEL_ATTEMPT: str(launch.attempt)}
     spec: Object = {
@@ -118,7 +118,7 @@ def template(launch: Launch, *, on: tuple[str, ...]) -> Object:
     return merged
 
 
-def _trainer(launch: Launch) -> Object:
+def _trainer(launch: AttemptLaunch) -> Object:
     stated = launch.plan.spec.launch
     container: Object = {
         "name": names.CONTAINER,
@@ -143,7 +143,7 @@ def _trainer(launch: Launch) -> Object:
     return container
 
 
-def _resources(launch: Launch) -> Object:
+def _resources(launch: AttemptLaunch) -> Object:
     requested = unstated(user_spec(launch), launch.requests)
     requests = {"requests": requested} if requested else {}
     if launch.devices is not None:
@@ -152,14 +152,14 @@ def _resources(launch: Launch) -> Object:
     return {"limits": {resource: launch.gpus_per_pod}, **requests}
 
 
-def _claims(launch: Launch) -> Object:
+def _claims(launch: AttemptLaunch) -> Object:
     """The claim that each pod gets of the attempt's ResourceClaimTemplate."""
     name = names.job_name(launch.plan.metadata.name, launch.attempt)
     claim = {"name": names.CLAIM, "resourceClaimTemplateName": name}
     return {"resourceClaims": [claim]} if launch.devices is not None else {}
 
 
-def _variables(launch: Launch) -> list[Object]:
+def _variables(launch: AttemptLaunch) -> list[Object]:
     """Environment of a worker: the pod's address first, because others refer to it; the user's last."""
     values = {
         **environment(_torchrun(launch)),
@@ -179,13 +179,13 @@ def _variables(launch: Launch) -> list[Object]:
     return [address, *ours, *users]
 
 
-def _home(launch: Launch) -> dict[str, str]:
+def _home(launch: AttemptLaunch) -> dict[str, str]:
     """A home directory and a name for our user, which images do not know."""
     ours = not states_user(user_spec(launch))
     return {"HOME": DIRECTORIES.run, "USER": "rightsizer"} if ours else {}
 
 
-def _torchrun(launch: Launch) -> Torchrun:
+def _torchrun(launch: AttemptLaunch) -> Torchrun:
     plan = launch.plan
     fewest, most = launch.worker.elastic.nodes(launch.gpus_per_pod)
     return Torchrun(
@@ -201,22 +201,22 @@ def _torchrun(launch: Launch) -> Torchrun:
     )
 
 
-def _key_volume(launch: Launch) -> Object:
+def _key_volume(launch: AttemptLaunch) -> Object:
     name = names.key_name(launch.plan.metadata.name, launch.attempt, launch.owner_uid)
     return {"name": "rightsizer-key", "secret": {"secretName": name}}
 
 
-def _settings_volume(launch: Launch) -> list[Object]:
+def _settings_volume(launch: AttemptLaunch) -> list[Object]:
     name = names.job_name(launch.plan.metadata.name, launch.attempt)
     return [{"name": "rightsizer-settings", "configMap": {"name": name}}] if launch.worker.files else []
 
 
-def _settings_mount(launch: Launch) -> list[Object]:
+def _settings_mount(launch: AttemptLaunch) -> list[Object]:
     mount = {"name": "rightsizer-settings", "mountPath": DIRECTORIES.files, "readOnly": True}
     return [mount] if launch.worker.files else []
 
 
-def _spread(launch: Launch) -> Object:
+def _spread(launch: AttemptLaunch) -> Object:
     """Prefer one pod a node, which is what the engine priced."""
     return {
         "maxSkew": 1,
@@ -226,13 +226,13 @@ def _spread(launch: Launch) -> Object:
     }
 
 
-def user_spec(launch: Launch) -> Mapping[str, Any]:
+def user_spec(launch: AttemptLaunch) -> Mapping[str, Any]:
     """The pod spec of the user's template."""
     template = launch.plan.spec.launch.pod_template
     return (template.spec if template else None) or {}
 
 
-def tolerations(launch: Launch) -> list[Object]:
+def tolerations(launch: AttemptLaunch) -> list[Object]:
     """Tolerations of GPU nodes, and how long a pod stays on a node that does not answer; the user's win."""
     stated = user_spec(launch).get("tolerations", ())
     users = [toleration for toleration in stated if toleration.get("key") in _UNREACHABLE_TAINTS]
@@ -261,12 +261,12 @@ def _require(spec: Object, key: str, values: tuple[str, ...]) -> None:
     spec["affinity"] = {**affinity, "nodeAffinity": node}
 
 
-def selector(launch: Launch, role: str) -> dict[str, str]:
+def selector(launch: AttemptLaunch, role: str) -> dict[str, str]:
     """The labels that select a plan's pods of one role."""
     return {names.LABEL_PLAN: launch.plan.metadata.name, names.LABEL_ROLE: role}
 
 
-def labels(launch: Launch, role: str) -> dict[str, str]:
+def labels(launch: AttemptLaunch, role: str) -> dict[str, str]:
     """The labels of a child object."""
     return {
         "app.kubernetes.io/name": "rightsizer",

@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from rightsizer_engine.values import immutable
 from rightsizer_launch.worker import metrics as agent
-from rightsizer_operator.values.snapshot import Progress
+from rightsizer_operator.values.snapshot import ReportedProgress
 
 MOST_BYTES = 262_144
 """Of the answers of one plan's pods in one scrape."""
@@ -27,22 +27,22 @@ _LATEST_UNIX_S = 4_102_444_800.0  # the year 2100
 
 
 @immutable
-class TooLarge:
+class MetricsTooLarge:
     """Workers that send more than is read; `message` says so to the user."""
 
     message: str = f"its workers send more than {MOST_BYTES // 1024} KiB of metrics: none is read"
 
 
-def progress_of(body: bytes) -> Progress | TooLarge | None:
+def progress_of(body: bytes) -> ReportedProgress | MetricsTooLarge | None:
     """The training's progress, of an answer with any other metrics beside ours."""
     own = b"\n".join(_OWN.findall(body))
     if len(own) > _MOST_OWN_BYTES:
         sent = f"its workers send {len(own) // 1024} KiB of rightsizer_train metrics"
-        return TooLarge(message=f"{sent}: at most {_MOST_OWN_BYTES // 1024} KiB are read")
+        return MetricsTooLarge(message=f"{sent}: at most {_MOST_OWN_BYTES // 1024} KiB are read")
     return parse_agent_metrics(own.decode(errors="replace"))
 
 
-def parse_agent_metrics(text: str) -> Progress | None:
+def parse_agent_metrics(text: str) -> ReportedProgress | None:
     """The training's progress; None if the text is malformed or lacks the position or the rate."""
     try:
         samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
@@ -61,7 +61,7 @@ def parse_agent_metrics(text: str) -> Progress | None:
     phases = [s.labels.get("phase", "") for s in samples if s.name == agent.PHASE and s.value == 1]
     saved_unix_s = bounded(agent.CHECKPOINT_TIMESTAMP, _LATEST_UNIX_S)
     loss = values.get(agent.LOSS)
-    return Progress(
+    return ReportedProgress(
         tokens=tokens,
         tokens_per_s=tokens_per_s,
         step=int(bounded(agent.STEP, _MOST_STEPS) or 0),

@@ -47,8 +47,8 @@ from rightsizer_operator.reconcile.size import node_requirements, scaling_of
 from rightsizer_operator.reconcile.sizing_answer import RunningAttempt
 from rightsizer_operator.values.conditions import state_of
 from rightsizer_operator.values.inventory import Inventory
-from rightsizer_operator.values.settings import Settings
-from rightsizer_operator.values.snapshot import Key, Progress, log_fields
+from rightsizer_operator.values.settings import OperatorSettings
+from rightsizer_operator.values.snapshot import Key, ReportedProgress, log_fields
 
 _LOG = logging.getLogger("rightsizer.operator")
 
@@ -60,7 +60,7 @@ class _Memory:
     uid: str
     keep_s: float
     marks: tuple[Mark, ...] = ()
-    progress: Progress | None = None
+    progress: ReportedProgress | None = None
     refusal: str = ""
     decided_at_s: float | None = None
     decision: tuple[int, Decision] | None = None
@@ -75,7 +75,7 @@ class Advisor:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: OperatorSettings,
         *,
         monotonic: Callable[[], float] = time.monotonic,
         unix: Callable[[], float] = time.time,
@@ -95,7 +95,7 @@ class Advisor:
         return frozenset(self._memories)
 
     def record(
-        self, plan: Mapping[str, Any], progress: Progress | None, *, at_s: float, refusal: str = ""
+        self, plan: Mapping[str, Any], progress: ReportedProgress | None, *, at_s: float, refusal: str = ""
     ) -> None:
         """A scrape of a plan's workers; None: none answered, or `refusal` says why it was not read."""
         memory = self._known(plan)
@@ -137,7 +137,7 @@ class Advisor:
         ahead_s = self._unix() - self._monotonic()
         return samples_of(memory.marks, keep_s=memory.keep_s, ahead_s=ahead_s)
 
-    def progress(self, plan: Mapping[str, Any]) -> Progress | None:
+    def progress(self, plan: Mapping[str, Any]) -> ReportedProgress | None:
         """The newest scrape of a plan."""
         memory = self._known(plan)
         return memory.progress if memory else None

@@ -10,7 +10,7 @@ from typing import Any
 from rightsizer_engine.domain.reading import Phase, Reading
 from rightsizer_launch.running.marks import Mark, present_run, pruned
 from rightsizer_launch.running.readings import reading_of
-from rightsizer_operator.values.snapshot import Progress
+from rightsizer_operator.values.snapshot import ReportedProgress
 
 _STEPS_TO_STALL = 5
 """Usual step times without a step after which a job stands still. A guess."""
@@ -18,7 +18,7 @@ _RESOLUTION, _MOST_SAMPLES = 4, 48
 """Of the marks in the status: the window of a decision begins up to a quarter of its length early."""
 
 
-def mark_of(progress: Progress, *, attempt: int, at_s: float, unix_s: float, every_s: float) -> Mark:
+def mark_of(progress: ReportedProgress, *, attempt: int, at_s: float, unix_s: float, every_s: float) -> Mark:
     """A scrape at `at_s` on a monotonic clock, `unix_s` in Unix time; scrapes are `every_s` apart."""
     saved = progress.checkpoint_at
     return Mark(

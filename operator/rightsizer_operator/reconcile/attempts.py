@@ -6,9 +6,9 @@ from typing import Any
 
 from rightsizer_api.launch import Carrier
 from rightsizer_launch.worker_spec import ElasticRange, Size, elastic_range, worker_spec
-from rightsizer_operator.manifests.pod_spec import DIRECTORIES, Launch, digest
+from rightsizer_operator.manifests.pod_spec import DIRECTORIES, AttemptLaunch, digest
 from rightsizer_operator.reconcile.lifetime import active_deadline_s
-from rightsizer_operator.reconcile.persisted import Attempt, PersistedStatus
+from rightsizer_operator.reconcile.persisted import AttemptRecord, PersistedStatus
 from rightsizer_operator.reconcile.size import pod_gpus_of
 from rightsizer_operator.reconcile.sizing_answer import RunningAttempt
 from rightsizer_operator.reconcile.state import ReconcileState
@@ -32,7 +32,7 @@ def attempted(
     launch_digest = digest(launch)  # refuses a plan that cannot be launched
     name = state.plan.metadata.name
     if old is None:
-        fresh = Attempt(
+        fresh = AttemptRecord(
             number=1, gpus=report["gpus"], layout=report["layout"], job_name=names.job_name(name, 1)
         )
         return replace(sized, attempt=fresh)
@@ -45,7 +45,7 @@ def attempted(
         noted = persisted.resized(report, reason=reason, cause=cause, now=now) if changed else persisted
         return replace(sized, attempt=attempt, resizes=noted.resizes)
     number = old.number + 1
-    attempt = Attempt(
+    attempt = AttemptRecord(
         number=number, gpus=report["gpus"], layout=report["layout"], job_name=names.job_name(name, number)
     )
     noted = persisted.resized(report, reason=f"{reason}: attempt {number}", cause=cause, now=now)
@@ -74,7 +74,7 @@ def adopted(state: ReconcileState) -> ReconcileState:
     return kept
 
 
-def _fits(job: AttemptJob, launch: Launch) -> bool:
+def _fits(job: AttemptJob, launch: AttemptLaunch) -> bool:
     """Whether this Job can take the launch's size; only a live elastic Job can take another than its own."""
     return job.parallelism == launch.pods or (job.elastic and not job.finished and not job.deleting)
 
@@ -87,7 +87,7 @@ def _has_time_again(state: ReconcileState) -> bool:
     return limit_s is None or limit_s > job.active_deadline_s
 
 
-def launch_of(state: ReconcileState, *, attempt: int) -> Launch:
+def launch_of(state: ReconcileState, *, attempt: int) -> AttemptLaunch:
     """The launch of the persisted size."""
     report, job, layout = state.persisted.report or {}, state.job, state.persisted.layout
     pod_gpus = job.gpus_per_pod if job is not None and job.elastic and _elastic(state).in_place else 0
@@ -100,7 +100,7 @@ def launch_of(state: ReconcileState, *, attempt: int) -> Launch:
         checkpoint_interval_s=report["checkpointIntervalSeconds"],
         rocm=vendor_of(report["gpuType"]) is AMD,
     )
-    return Launch(
+    return AttemptLaunch(
         plan=state.plan,
         owner_uid=state.snapshot.plan["metadata"]["uid"],
         attempt=attempt,

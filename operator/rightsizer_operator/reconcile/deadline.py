@@ -14,7 +14,7 @@ from rightsizer_api.quantities import later, parse_time
 from rightsizer_api.state import ConditionType
 from rightsizer_engine.units import format_duration, parse_duration_s
 from rightsizer_operator.reconcile.state import ReconcileState
-from rightsizer_operator.values.conditions import Condition, is_true, no, unknown, yes
+from rightsizer_operator.values.conditions import PlanCondition, is_true, no, unknown, yes
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _STEPS, _LONGEST_STEP_S = 50, 3600
@@ -31,7 +31,7 @@ def due_at(state: ReconcileState) -> dt.datetime | None:
     return later(state.created, parse_duration_s(str(deadline.finish_within)))
 
 
-def at_risk(state: ReconcileState, observed: Mapping[str, Any]) -> Condition:
+def at_risk(state: ReconcileState, observed: Mapping[str, Any]) -> PlanCondition:
     """Whether the plan ends after its deadline; one without an expected end is late once it is past."""
     due, eta, now = due_at(state), expected_end(state, observed), state.snapshot.now
     if due is None:

@@ -16,7 +16,7 @@ from rightsizer_launch.worker.restart_budget import RestartBudget
 from rightsizer_launch.worker.restart_monitor import DEFAULT_START_TIMEOUT_S
 from rightsizer_operator.reconcile.state import ReconcileState
 from rightsizer_operator.values.actions import PatchJob, Requeue
-from rightsizer_operator.values.conditions import Condition, no, yes
+from rightsizer_operator.values.conditions import PlanCondition, no, yes
 from rightsizer_operator.values.names import END_NOW_S, WORKER
 from rightsizer_operator.values.pods import Pod
 from rightsizer_operator.values.snapshot import AttemptJob
@@ -133,7 +133,7 @@ def _last_step(state: ReconcileState) -> int:
     return int(failures[-1].get("step", 0)) if failures else 0
 
 
-def _spent(state: ReconcileState) -> Condition | None:
+def _spent(state: ReconcileState) -> PlanCondition | None:
     """Failed where the budget is spent and a failed pod is there to prove it."""
     failures, restarts = state.persisted.failures, state.plan.spec.launch.restarts
     if not failures or not failed_pods(state):
@@ -148,7 +148,7 @@ def _spent(state: ReconcileState) -> Condition | None:
     return yes("RestartsExceeded", f"{budget.spent}; last failure: {failures[-1].get('message', '')}")
 
 
-def _never_trained(state: ReconcileState, job: AttemptJob) -> Condition | None:
+def _never_trained(state: ReconcileState, job: AttemptJob) -> PlanCondition | None:
     """Failed where the attempt's workers hold GPUs for too long without a first step."""
     left_s = _start_left_s(state, job)
     if left_s is None or left_s > 0:

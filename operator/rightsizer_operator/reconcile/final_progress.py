@@ -6,12 +6,12 @@ from typing import Any
 
 from rightsizer_api.state import State
 from rightsizer_operator.reconcile.state import ReconcileState
-from rightsizer_operator.values.snapshot import Progress
+from rightsizer_operator.values.snapshot import ReportedProgress
 
 _MOST_TOKENS, _MOST_STEPS = 1e18, 1e15
 
 
-def final_progress(state: ReconcileState) -> Progress | None:
+def final_progress(state: ReconcileState) -> ReportedProgress | None:
     """The progress that a worker which ended well has left; None where none of them reports any."""
     job = state.job
     if job is None or job.finished != State.COMPLETE:
@@ -20,7 +20,7 @@ def final_progress(state: ReconcileState) -> Progress | None:
     return next((progress for pod in pods if (progress := _parsed(pod.message))), None)
 
 
-def _parsed(text: str) -> Progress | None:
+def _parsed(text: str) -> ReportedProgress | None:
     """A tenant's process writes this text: it counts only if it is finite and within bounds."""
     try:
         said = json.loads(text)
@@ -32,7 +32,7 @@ def _parsed(text: str) -> Progress | None:
     if tokens is None or step is None:
         return None
     loss = _bounded(said.get("loss"), math.inf)
-    return Progress(tokens=tokens, step=int(step), tokens_per_s=0.0, loss=loss)
+    return ReportedProgress(tokens=tokens, step=int(step), tokens_per_s=0.0, loss=loss)
 
 
 def _bounded(value: Any, most: float) -> float | None:

@@ -13,7 +13,7 @@ from rightsizer_engine.resize.types import Action, Bottleneck, Decision, Mode
 from rightsizer_engine.units import parse_duration_s
 from rightsizer_operator.reconcile.state import ReconcileState
 from rightsizer_operator.values.actions import EmitEvent, PatchPlan
-from rightsizer_operator.values.conditions import Condition, is_true, no, unknown, yes
+from rightsizer_operator.values.conditions import PlanCondition, is_true, no, unknown, yes
 
 _SUSPENDED = State.SUSPENDED
 _MISSED = 3  # writes of the measured progress that may be missing
@@ -41,7 +41,7 @@ def suspended_because(state: ReconcileState) -> str:
     return str(known.get("message", "")) if known.get("reason") == _SUSPENDED else ""
 
 
-def _interruption(state: ReconcileState) -> Condition | None:
+def _interruption(state: ReconcileState) -> PlanCondition | None:
     """What ends the evidence: no running workers, or no measurements for a while."""
     job, snapshot = state.job, state.snapshot
     if state.plan.spec.suspend or job is None or not job.is_active or job.ready < job.parallelism:

@@ -33,7 +33,7 @@ CAUSES = ("Plan", "Measured", "Failure")
 
 
 @immutable
-class Attempt:
+class AttemptRecord:
     """The current attempt; not `started`: it waits for GPUs, or for the attempt before it to leave."""
 
     number: int
@@ -61,7 +61,7 @@ class PersistedStatus:
 
     generation: int = 0
     report: Mapping[str, Any] | None = None
-    attempt: Attempt | None = None
+    attempt: AttemptRecord | None = None
     resizes: tuple[Mapping[str, Any], ...] = ()
     failures: tuple[Mapping[str, Any], ...] = ()
     observed: Mapping[str, Any] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class PersistedStatus:
         said = status.get("attempt")
         attempt = None
         if said:
-            attempt = Attempt(
+            attempt = AttemptRecord(
                 number=said["number"],
                 gpus=said["gpus"],
                 layout=said.get("layout") or {},
@@ -88,7 +88,7 @@ class PersistedStatus:
         if newest and attempt and newest.attempt > attempt.number:
             attempt = replace(attempt, number=newest.attempt, job_name=newest.name)
         elif newest and not attempt and not newest.finished:
-            attempt = Attempt(
+            attempt = AttemptRecord(
                 number=newest.attempt,
                 gpus=newest.gpus,
                 layout={},
@@ -129,7 +129,7 @@ class PersistedStatus:
         return replace(self, resizes=(*self.resizes, entry)[-_MOST_RESIZES:])
 
 
-def _is_whole(report: Mapping[str, Any], attempt: Attempt | None) -> bool:
+def _is_whole(report: Mapping[str, Any], attempt: AttemptRecord | None) -> bool:
     """Whether a report has what a launch needs, and its figures agree with each other and the attempt."""
     if not _NEEDED.issubset(report):
         return False

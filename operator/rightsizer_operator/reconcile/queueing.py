@@ -8,7 +8,7 @@ from rightsizer_api.state import ConditionType
 from rightsizer_operator.reconcile.state import ReconcileState
 from rightsizer_operator.values import names
 from rightsizer_operator.values.actions import PatchJob, PatchWorkload, Requeue
-from rightsizer_operator.values.kueue import Workload
+from rightsizer_operator.values.kueue import KueueWorkload
 from rightsizer_operator.values.snapshot import AttemptJob
 
 _FIRST_POLL_S = 2.0
@@ -39,7 +39,7 @@ def poll_s(state: ReconcileState) -> float:
     return min(max(_FIRST_POLL_S, waited_s / 4), state.snapshot.settings.retry_s)
 
 
-def _has_missed_pod(state: ReconcileState, job: AttemptJob, workloads: Sequence[Workload]) -> bool:
+def _has_missed_pod(state: ReconcileState, job: AttemptJob, workloads: Sequence[KueueWorkload]) -> bool:
     """Whether Kueue admitted the Job but left a pod gated. Any change of the Job makes Kueue look again.
 
     Kueue 0.15 and 0.16 ungate the pods of an elastic Job when the Job changes, and miss pods created just

@@ -27,7 +27,7 @@ from rightsizer_operator.reconcile.sizing_answer import NotSizedYetError, answer
 from rightsizer_operator.reconcile.sizing_answer import Size as Sizes
 from rightsizer_operator.reconcile.state import ReconcileState
 from rightsizer_operator.reconcile.status import run_conditions, status_document
-from rightsizer_operator.values.actions import Action, EmitEvent, PatchStatus, Requeue, Size
+from rightsizer_operator.values.actions import Action, EmitEvent, PatchStatus, Requeue, SearchSize
 from rightsizer_operator.values.conditions import is_true, merge_conditions, no, state_of, unknown, yes
 from rightsizer_operator.values.snapshot import Snapshot
 
@@ -68,7 +68,7 @@ def _decided(state: ReconcileState) -> ReconcileState:
 
 def _while_sizing(state: ReconcileState, missing: NotSizedYetError) -> tuple[Action, ...]:
     """Ask for the answer. A plan that runs goes on at its present size; one that waits for long says so."""
-    state = state.then(Size(question=missing.question))
+    state = state.then(SearchSize(question=missing.question))
     if state.job is not None:
         return _finish(run(clocked(state)))
     if missing.long and state.persisted.report is None:

@@ -25,8 +25,8 @@ from rightsizer_engine.units import parse_duration_s
 from rightsizer_engine.values import immutable
 from rightsizer_launch.running.limits import Tuning, gpu_bounds, limits_of, running_of, seconds_left
 from rightsizer_launch.running.size_history import SizeChange, history_of
-from rightsizer_operator.values.conditions import Condition, no, unknown, yes
-from rightsizer_operator.values.settings import Settings
+from rightsizer_operator.values.conditions import PlanCondition, no, unknown, yes
+from rightsizer_operator.values.settings import OperatorSettings
 
 NOT_MEASURED = "NotMeasured"
 """The condition's reason if data for a decision are missing."""
@@ -53,7 +53,7 @@ def policy_inputs(
     reading: Reading,
     context: ResizeContext,
     scaling: Scaling,
-    settings: Settings,
+    settings: OperatorSettings,
     now: dt.datetime,
 ) -> tuple[Reading, Running, Limits, History]:
     """The inputs of the policy for a running plan."""
@@ -104,7 +104,7 @@ def unmeasured(status: Mapping[str, Any], missing: Missing) -> Decision:
 
 
 def limits_of_plan(
-    plan: TrainingPlan, status: Mapping[str, Any], *, context: ResizeContext, settings: Settings
+    plan: TrainingPlan, status: Mapping[str, Any], *, context: ResizeContext, settings: OperatorSettings
 ) -> Limits:
     """The limits that the plan, the administrator and the cluster set. A staged plan grows to its reserve."""
     opening, (least, most) = status["sizing"].get("opening"), gpu_bounds(plan)
@@ -124,7 +124,7 @@ def limits_of_plan(
     )
 
 
-def tuning_of(settings: Settings, namespace: str) -> Tuning:
+def tuning_of(settings: OperatorSettings, namespace: str) -> Tuning:
     """The administrator's settings for plans of a namespace."""
     return Tuning(
         cap=settings.cap(namespace),
@@ -197,7 +197,7 @@ def document(decision: Decision, now: dt.datetime) -> dict[str, Any]:
     }
 
 
-def over_provisioned(decision: Decision) -> Condition:
+def over_provisioned(decision: Decision) -> PlanCondition:
     """Whether the plan holds more GPUs than it needs."""
     if decision.action is Action.SHRINK:
         return yes("FewerWouldDo", f"{decision.gpus} GPUs would do: {decision.reason}")

@@ -6,7 +6,7 @@ from typing import Any
 
 from rightsizer_api.state import ConditionType, RunningReason, State
 from rightsizer_operator.manifests import carriers, claims, isolation, objects
-from rightsizer_operator.manifests.pod_spec import Launch
+from rightsizer_operator.manifests.pod_spec import AttemptLaunch
 from rightsizer_operator.reconcile.attempts import launch_of
 from rightsizer_operator.reconcile.failures import ended, start_check
 from rightsizer_operator.reconcile.lifetime import active_deadline_s
@@ -133,7 +133,7 @@ def _update(state: ReconcileState, job: AttemptJob) -> ReconcileState:
     return reconcile_workloads(state, job) if queued else state
 
 
-def _missing(state: ReconcileState, launch: Launch) -> list[Apply]:
+def _missing(state: ReconcileState, launch: AttemptLaunch) -> list[Apply]:
     """The plan's children, the Job and its key apart, that do not exist."""
     children = (
         *isolation.network_policies(launch),  # first: no pod is reachable before they hold

@@ -12,7 +12,7 @@ from rightsizer_engine.values import immutable
 from rightsizer_operator.reconcile.persisted import PersistedStatus
 from rightsizer_operator.reconcile.sizing_answer import Size, answered
 from rightsizer_operator.values.actions import Action
-from rightsizer_operator.values.conditions import Condition
+from rightsizer_operator.values.conditions import PlanCondition
 from rightsizer_operator.values.snapshot import AttemptJob, Snapshot
 
 
@@ -28,7 +28,7 @@ class ReconcileState:
     plan: TrainingPlan
     persisted: PersistedStatus
     size: Size = answered
-    conditions: Mapping[ConditionType, Condition] = field(default_factory=dict)
+    conditions: Mapping[ConditionType, PlanCondition] = field(default_factory=dict)
     actions: tuple[Action, ...] = ()
     recommendation: Mapping[str, Any] | None = None
     resized: bool = False
@@ -45,7 +45,7 @@ class ReconcileState:
         number = self.persisted.attempt.number if self.persisted.attempt else 0
         return tuple(job for job in self.snapshot.jobs if job.attempt < number and not job.finished)
 
-    def then(self, *actions: Action, **conditions: Condition) -> "ReconcileState":
+    def then(self, *actions: Action, **conditions: PlanCondition) -> "ReconcileState":
         """With these actions and conditions added; a condition's name is its type."""
         added = {ConditionType(kind): condition for kind, condition in conditions.items()}
         return replace(self, actions=(*self.actions, *actions), conditions={**self.conditions, **added})

@@ -16,7 +16,7 @@ from rightsizer_operator.reconcile.pending import obstacle
 from rightsizer_operator.reconcile.state import ReconcileState
 from rightsizer_operator.values import names
 from rightsizer_operator.values.actions import Requeue
-from rightsizer_operator.values.conditions import Condition, is_true, no, state_of, unknown, yes
+from rightsizer_operator.values.conditions import PlanCondition, is_true, no, state_of, unknown, yes
 from rightsizer_operator.values.kueue import pending_reason
 from rightsizer_operator.values.pods import START_S, PodPhase
 from rightsizer_operator.values.snapshot import AttemptJob
@@ -146,7 +146,7 @@ def _has_just_begun(state: ReconcileState) -> bool:
     return (state.snapshot.now - attempt.started).total_seconds() < START_S
 
 
-def _running(state: ReconcileState, job: AttemptJob) -> Condition:
+def _running(state: ReconcileState, job: AttemptJob) -> PlanCondition:
     """Whether enough workers are ready, and the rendezvous store in which they meet."""
     wanted, pods = job.parallelism, state.snapshot.pods
     message = f"{job.ready} of {wanted} workers ready"
@@ -172,7 +172,7 @@ def _running(state: ReconcileState, job: AttemptJob) -> Condition:
     return _explained(state, job, running)
 
 
-def _explained(state: ReconcileState, job: AttemptJob, running: Condition) -> Condition:
+def _explained(state: ReconcileState, job: AttemptJob, running: PlanCondition) -> PlanCondition:
     """Running with what keeps the other pods from running: an obstacle, else the last failure."""
     found = obstacle(state, job)
     message = "; ".join(filter(None, (running.message, found.message if found else latest_failure(state))))
@@ -180,7 +180,7 @@ def _explained(state: ReconcileState, job: AttemptJob, running: Condition) -> Co
     return replace(running, message=message, reason=found.state if found and blocked else running.reason)
 
 
-def _resizing(state: ReconcileState) -> Condition:
+def _resizing(state: ReconcileState) -> PlanCondition:
     job, attempt = state.job, state.persisted.attempt
     if job is None or attempt is None or job.finished or job.suspended:
         return no("NotResizing")
@@ -194,7 +194,7 @@ def _resizing(state: ReconcileState) -> Condition:
     return no("NotResizing")
 
 
-def _ready(state: ReconcileState) -> Condition:
+def _ready(state: ReconcileState) -> PlanCondition:
     """Ready's reason is the plan's state: Failed or Complete if it has ended, else what the Job does."""
     for kind, ready in ((ConditionType.FAILED, no), (ConditionType.COMPLETE, yes)):
         new, old = state.conditions.get(kind), state.condition(kind)
@@ -205,7 +205,7 @@ def _ready(state: ReconcileState) -> Condition:
     return _state(state)
 
 
-def _state(state: ReconcileState) -> Condition:
+def _state(state: ReconcileState) -> PlanCondition:
     conditions = state.conditions
     sized, admitted, running = (
         conditions.get(kind) for kind in (ConditionType.SIZED, ConditionType.ADMITTED, ConditionType.RUNNING)
@@ -219,7 +219,7 @@ def _state(state: ReconcileState) -> Condition:
     return _progress(state, running) if running else no(State.STARTING)
 
 
-def _progress(state: ReconcileState, running: Condition) -> Condition:
+def _progress(state: ReconcileState, running: PlanCondition) -> PlanCondition:
     """Ready of a plan whose Job may run."""
     message = running.message
     if running.status == "True":
@@ -233,7 +233,7 @@ def _progress(state: ReconcileState, running: Condition) -> Condition:
     return no(State.STARTING, message)
 
 
-def _measured(state: ReconcileState) -> Condition:
+def _measured(state: ReconcileState) -> PlanCondition:
     """Whether the workers' metrics are available. The last answer stands for a few scrape intervals."""
     missing, refusal = state.snapshot.missing_metrics, state.snapshot.scrape_refusal
     if state.snapshot.progress is not None:

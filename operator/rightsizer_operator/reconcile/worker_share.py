@@ -7,7 +7,7 @@ unknown.
 
 from dataclasses import replace
 
-from rightsizer_operator.manifests.pod_spec import Launch, user_spec
+from rightsizer_operator.manifests.pod_spec import AttemptLaunch, user_spec
 from rightsizer_operator.reconcile.size import node_requirements
 from rightsizer_operator.reconcile.state import ReconcileState
 from rightsizer_operator.values.names import CONTAINER
@@ -20,7 +20,7 @@ _SHM = 0.5
 """Of a pod's share of its node's memory: what Linux gives /dev/shm of a machine's (tmpfs(5))."""
 
 
-def with_share(state: ReconcileState, launch: Launch) -> Launch:
+def with_share(state: ReconcileState, launch: AttemptLaunch) -> AttemptLaunch:
     """The launch with what its workers request, and may write to /dev/shm."""
     inventory, gpus = state.snapshot.inventory, launch.gpus_per_pod
     requirements = replace(node_requirements(state.plan), types=(launch.gpu_type,))
@@ -34,7 +34,7 @@ def with_share(state: ReconcileState, launch: Launch) -> Launch:
     return replace(launch, requests=requests, shm_bytes=int(_SHM * share.get("memory", 0.0)))
 
 
-def _offers(state: ReconcileState, launch: Launch) -> list[Amounts]:
+def _offers(state: ReconcileState, launch: AttemptLaunch) -> list[Amounts]:
     """The most for each GPU that the namespace allows, and the queue if the plan waits in one."""
     snapshot, largest = state.snapshot, max(launch.layout.gpus, launch.reserve_gpus)
     offers: list[Amounts] = [snapshot.allowance.per_gpu(largest) if snapshot.allowance else {}]

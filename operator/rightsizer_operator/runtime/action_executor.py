@@ -6,9 +6,9 @@ from typing import Any
 
 from rightsizer_operator.cluster.cache import Cache
 from rightsizer_operator.cluster.client import ApiError, KubeClient
-from rightsizer_operator.cluster.events import EventRecorder
 from rightsizer_operator.cluster.lookups import ClusterReader
-from rightsizer_operator.cluster.metrics import Metrics
+from rightsizer_operator.runtime.events import EventRecorder
+from rightsizer_operator.runtime.plan_metrics import Metrics
 from rightsizer_operator.values.actions import (
     Action,
     Apply,

@@ -13,9 +13,7 @@ from rightsizer_api.plan import GROUP, VERSION
 from rightsizer_api.state import ConditionType, State
 from rightsizer_operator.cluster.cache import Cache
 from rightsizer_operator.cluster.client import ApiError, KubeClient, plans_path
-from rightsizer_operator.cluster.events import EventRecorder
 from rightsizer_operator.cluster.lookups import ClusterReader
-from rightsizer_operator.cluster.metrics import Metrics
 from rightsizer_operator.cluster.plan_pods import PlanPods
 from rightsizer_operator.cluster.relist import relist
 from rightsizer_operator.measure.resize_advisor import Advisor
@@ -23,11 +21,13 @@ from rightsizer_operator.reconcile.gauges import plan_gauges, plan_info
 from rightsizer_operator.reconcile.reconcile import faulted, reconcile
 from rightsizer_operator.runtime.action_executor import ActionExecutor
 from rightsizer_operator.runtime.at_once import all_of
+from rightsizer_operator.runtime.events import EventRecorder
+from rightsizer_operator.runtime.plan_metrics import Metrics
 from rightsizer_operator.runtime.sizing import Sizing, sizing_processes
 from rightsizer_operator.runtime.work_queue import WorkQueue
-from rightsizer_operator.values.actions import Action, Apply, Requeue, Size, batches
+from rightsizer_operator.values.actions import Action, Apply, Requeue, SearchSize, batches
 from rightsizer_operator.values.conditions import is_true, reason_of, state_of
-from rightsizer_operator.values.settings import Settings
+from rightsizer_operator.values.settings import OperatorSettings
 from rightsizer_operator.values.snapshot import (
     AttemptJob,
     Key,
@@ -50,7 +50,7 @@ class Controller:
         self,
         kube: KubeClient,
         metrics: Metrics,
-        settings: Settings,
+        settings: OperatorSettings,
         namespaces: tuple[str, ...],
         sizing: Sizing | None = None,
     ) -> None:
@@ -337,7 +337,7 @@ class Controller:
 
     def _consume(self, key: Key, snapshot: Snapshot, actions: tuple[Action, ...]) -> None:
         """Drop the resize decision and the sizing that these actions follow from."""
-        if any(isinstance(action, Size) for action in actions):
+        if any(isinstance(action, SearchSize) for action in actions):
             return  # both are looked at again with the answer
         self.advisor.consume(key, snapshot.decision)
         plan = self.cache.plans.get(key)
@@ -368,7 +368,7 @@ class Controller:
 
     async def _execute(self, key: Key, action: Action) -> None:
         match action:
-            case Size():
+            case SearchSize():
                 generation = int(self.cache.plans[key]["metadata"]["generation"])
                 self._sizing.ask(key, generation, action.question)
             case Requeue():

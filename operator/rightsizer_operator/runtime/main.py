@@ -20,15 +20,15 @@ from kubernetes.aio.config import ConfigException
 from rightsizer_engine.errors import InputError
 from rightsizer_engine.values import immutable
 from rightsizer_operator.cluster.client import KubeClient, api_client
-from rightsizer_operator.cluster.lease import run_elected
-from rightsizer_operator.cluster.metrics import Metrics
 from rightsizer_operator.runtime.controller import Controller
+from rightsizer_operator.runtime.leader import run_elected
 from rightsizer_operator.runtime.logs import set_up
+from rightsizer_operator.runtime.plan_metrics import Metrics
 from rightsizer_operator.runtime.probes import serving
 from rightsizer_operator.runtime.prometheus import collect
 from rightsizer_operator.runtime.scraper import scrape
 from rightsizer_operator.runtime.watches import follow_definition, registry_for, settings_for
-from rightsizer_operator.values.settings import Settings
+from rightsizer_operator.values.settings import OperatorSettings
 from rightsizer_telemetry.client import PrometheusSettings
 
 _OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
@@ -46,7 +46,7 @@ class OperatorOptions:
     port: int = 8080
     log_format: str = "text"
     prometheus: PrometheusSettings | None = None
-    settings: Settings = field(default_factory=Settings)
+    settings: OperatorSettings = field(default_factory=OperatorSettings)
 
 
 def run(options: OperatorOptions) -> int:

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 from aiohttp import web
 
 from rightsizer_operator.cluster.client import ApiError
-from rightsizer_operator.cluster.metrics import Metrics
 from rightsizer_operator.runtime.controller import Controller
+from rightsizer_operator.runtime.plan_metrics import Metrics
 
 _NO_DEFINITION = "the CustomResourceDefinition of TrainingPlans is missing\n"
 

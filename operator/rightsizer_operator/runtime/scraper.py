@@ -13,13 +13,13 @@ from concurrent.futures import ThreadPoolExecutor
 import aiohttp
 
 from rightsizer_operator.cluster.client import ApiError
-from rightsizer_operator.measure.agent_metrics import MOST_BYTES, TooLarge, progress_of
+from rightsizer_operator.measure.agent_metrics import MOST_BYTES, MetricsTooLarge, progress_of
 from rightsizer_operator.runtime.controller import Controller
 from rightsizer_operator.values.conditions import state_of
 from rightsizer_operator.values.names import METRICS_PORT
-from rightsizer_operator.values.snapshot import Key, Progress
+from rightsizer_operator.values.snapshot import Key, ReportedProgress
 
-Parse = Callable[[bytes], Progress | TooLarge | None]
+Parse = Callable[[bytes], ReportedProgress | MetricsTooLarge | None]
 
 _TIMEOUT_S = 2.0
 _CONCURRENCY = 32
@@ -159,7 +159,7 @@ class _Sweep:
     async def _answers(self, key: Key, addresses: Sequence[str]) -> bool:
         async with self._semaphore:
             address, found = await self._client.first(addresses)
-        if isinstance(found, Progress):
+        if isinstance(found, ReportedProgress):
             self._schedule.addresses[key] = address
             self._record(key, found)
             return True
@@ -169,7 +169,7 @@ class _Sweep:
         self._record(key, None, refusal=found.message)
         return True
 
-    def _record(self, key: Key, progress: Progress | None, *, refusal: str = "") -> None:
+    def _record(self, key: Key, progress: ReportedProgress | None, *, refusal: str = "") -> None:
         plan, now_s, advisor = self._loop.cache.plans.get(key), time.monotonic(), self._loop.advisor
         self._schedule.record(key, answered=progress is not None, now_s=now_s)
         if plan is None:
@@ -188,19 +188,19 @@ class _Client:
     def __init__(self, session: aiohttp.ClientSession, thread: ThreadPoolExecutor, parse: Parse) -> None:
         self._session, self._thread, self._parse = session, thread, parse
 
-    async def first(self, addresses: Sequence[str]) -> tuple[str, Progress | TooLarge | None]:
+    async def first(self, addresses: Sequence[str]) -> tuple[str, ReportedProgress | MetricsTooLarge | None]:
         """The first of a plan's pods that has its progress; they may send `MOST_BYTES` in all."""
         left_bytes, loop = MOST_BYTES, asyncio.get_running_loop()
         for address in addresses:
             body = await self._read(address, left_bytes)
-            if isinstance(body, TooLarge):
+            if isinstance(body, MetricsTooLarge):
                 return address, body
             if body and (found := await loop.run_in_executor(self._thread, self._parse, body)):
                 return address, found
             left_bytes -= len(body)
         return "", None
 
-    async def _read(self, address: str, most_bytes: int) -> bytes | TooLarge:
+    async def _read(self, address: str, most_bytes: int) -> bytes | MetricsTooLarge:
         """What a pod answers; nothing if it does not."""
         host = f"[{address}]" if ":" in address else address
         try:
@@ -212,7 +212,7 @@ class _Client:
                 body = await read_limited(response.content, most_bytes=most_bytes)
         except (aiohttp.ClientError, TimeoutError, OSError):
             return b""
-        return TooLarge() if body is None else body
+        return MetricsTooLarge() if body is None else body
 
 
 async def read_limited(content: aiohttp.StreamReader, *, most_bytes: int) -> bytes | None:

@@ -86,13 +86,15 @@ class Requeue:
 
 
 @immutable
-class Size:
+class SearchSize:
     """Search for the answer to a sizing question outside the event loop, then reconcile again."""
 
     question: Any
 
 
-Action = PatchStatus | Apply | PatchJob | PatchPlan | PatchWorkload | Delete | EmitEvent | Requeue | Size
+Action = (
+    PatchStatus | Apply | PatchJob | PatchPlan | PatchWorkload | Delete | EmitEvent | Requeue | SearchSize
+)
 
 
 def batches(actions: Sequence[Action]) -> Iterator[tuple[Action, ...]]:
@@ -128,6 +130,6 @@ def describe(action: Action) -> str:
             text = f"emit event {reason}: {message}"
         case Requeue(after_s=after_s):
             text = f"requeue after {after_s:g} s"
-        case Size():
+        case SearchSize():
             text = "search for a size"
     return text

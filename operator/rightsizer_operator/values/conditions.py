@@ -12,7 +12,7 @@ _MAX_MESSAGE = 32_000
 
 
 @immutable
-class Condition:
+class PlanCondition:
     """One condition's new value; `status` is True, False or Unknown."""
 
     status: str
@@ -20,24 +20,24 @@ class Condition:
     message: str = ""
 
 
-def yes(reason: str, message: str = "") -> Condition:
+def yes(reason: str, message: str = "") -> PlanCondition:
     """A condition that is True."""
-    return Condition(status="True", reason=reason, message=message)
+    return PlanCondition(status="True", reason=reason, message=message)
 
 
-def no(reason: str, message: str = "") -> Condition:
+def no(reason: str, message: str = "") -> PlanCondition:
     """A condition that is False."""
-    return Condition(status="False", reason=reason, message=message)
+    return PlanCondition(status="False", reason=reason, message=message)
 
 
-def unknown(reason: str, message: str = "") -> Condition:
+def unknown(reason: str, message: str = "") -> PlanCondition:
     """A condition that is Unknown."""
-    return Condition(status="Unknown", reason=reason, message=message)
+    return PlanCondition(status="Unknown", reason=reason, message=message)
 
 
 def merge_conditions(
     old: Sequence[Mapping[str, Any]],
-    new: Mapping[ConditionType, Condition],
+    new: Mapping[ConditionType, PlanCondition],
     *,
     generation: int,
     now: dt.datetime,
@@ -45,7 +45,7 @@ def merge_conditions(
     """The old conditions with the new ones merged in. lastTransitionTime changes only with the status."""
     current = {ConditionType(each["type"]): each for each in old if each["type"] in set(ConditionType)}
     texts = ("status", "reason", "message")
-    known = {kind: Condition(**{text: c.get(text, "") for text in texts}) for kind, c in current.items()}
+    known = {kind: PlanCondition(**{text: c.get(text, "") for text in texts}) for kind, c in current.items()}
     new = {**new, **_progress({**known, **new})}
     result = []
     for kind in ConditionType:
@@ -68,7 +68,7 @@ def merge_conditions(
     return result
 
 
-def _progress(conditions: Mapping[ConditionType, Condition]) -> dict[ConditionType, Condition]:
+def _progress(conditions: Mapping[ConditionType, PlanCondition]) -> dict[ConditionType, PlanCondition]:
     """The conditions of kstatus: Stalled if somebody must act, else Reconciling if it is not there yet.
 
     A running Job does not hide a new spec that was rejected or cannot be sized. A suspended plan is neither.
@@ -93,7 +93,7 @@ def _progress(conditions: Mapping[ConditionType, Condition]) -> dict[ConditionTy
     return dict.fromkeys((ConditionType.RECONCILING, ConditionType.STALLED), no("Reconciled"))
 
 
-def _is(condition: Condition, trait: Callable[[State], bool]) -> bool:
+def _is(condition: PlanCondition, trait: Callable[[State], bool]) -> bool:
     """Whether a condition's reason is a state with this trait."""
     state = State.of(condition.reason)
     return state is not None and trait(state)

@@ -12,7 +12,7 @@ from dataclasses import field, replace
 from typing import Any
 
 from rightsizer_engine.values import immutable
-from rightsizer_operator.values.nodes import Node
+from rightsizer_operator.values.nodes import ClusterNode
 from rightsizer_operator.values.vendors import NVIDIA
 
 Object = Mapping[str, Any]
@@ -98,7 +98,7 @@ class Devices:
                 pods[uid] += _gpus(claim, stated.name, found)
         return cls(device_class=stated.name, api=api, nodes=nodes, pods=pods)
 
-    def on(self, node: Node) -> Node:
+    def on(self, node: ClusterNode) -> ClusterNode:
         """The node with its devices of the class instead of the resources of a device plugin."""
         if node.resource:
             return replace(node, gpus=0)

@@ -13,7 +13,7 @@ from rightsizer_engine.catalog import lookup
 from rightsizer_engine.domain.hardware import Cluster
 from rightsizer_engine.values import immutable
 from rightsizer_operator.values.devices import Devices
-from rightsizer_operator.values.nodes import Node, NodeRequirements, gpu_type, obstacle
+from rightsizer_operator.values.nodes import ClusterNode, NodeRequirements, gpu_type, obstacle
 from rightsizer_operator.values.requests import Amounts, Loads, least
 
 _MAX_CACHED = 1024  # results that one inventory caches
@@ -30,15 +30,15 @@ class Inventory:
     pods request of the nodes' CPU and memory.
     """
 
-    nodes: tuple[Node, ...] = ()
+    nodes: tuple[ClusterNode, ...] = ()
     held: Mapping[str, int] = field(default_factory=dict)
     devices: Devices | None = None
     loads: Loads = field(default_factory=Loads)
     cached: dict[object, Any] = field(default_factory=dict, compare=False, repr=False)
 
-    def usable(self, requirements: NodeRequirements) -> tuple[Node, ...]:
+    def usable(self, requirements: NodeRequirements) -> tuple[ClusterNode, ...]:
         """Nodes that pods may run on now, if their GPUs are free."""
-        usable: tuple[Node, ...] = self._cache(
+        usable: tuple[ClusterNode, ...] = self._cache(
             ("usable", repr(requirements)),
             lambda: tuple(node for node, why in self._obstacles(requirements) if not why),
         )
@@ -166,23 +166,23 @@ class Inventory:
         since = node.not_ready_since
         return since is not None and (now - since).total_seconds() >= after_s
 
-    def _obstacles(self, requirements: NodeRequirements) -> tuple[tuple[Node, str], ...]:
+    def _obstacles(self, requirements: NodeRequirements) -> tuple[tuple[ClusterNode, str], ...]:
         """Each node, and what keeps the pods off it."""
-        found: tuple[tuple[Node, str], ...] = self._cache(
+        found: tuple[tuple[ClusterNode, str], ...] = self._cache(
             ("obstacles", repr(requirements)),
             lambda: tuple((node, obstacle(node, requirements)) for node in self.nodes),
         )
         return found
 
-    def _left(self, node: Node) -> int:
+    def _left(self, node: ClusterNode) -> int:
         return max(0, node.gpus - self.held.get(node.place, 0))
 
-    def _of_type(self, requirements: NodeRequirements, kind: str) -> tuple[Node, ...]:
+    def _of_type(self, requirements: NodeRequirements, kind: str) -> tuple[ClusterNode, ...]:
         return self._by_type(requirements).get(kind, ())
 
-    def _by_type(self, requirements: NodeRequirements) -> Mapping[str, tuple[Node, ...]]:
+    def _by_type(self, requirements: NodeRequirements) -> Mapping[str, tuple[ClusterNode, ...]]:
         """The usable nodes of each GPU type."""
-        found: Mapping[str, tuple[Node, ...]] = self._cache(
+        found: Mapping[str, tuple[ClusterNode, ...]] = self._cache(
             ("by type", repr(requirements)), lambda: _grouped(self.usable(requirements))
         )
         return found
@@ -195,8 +195,8 @@ class Inventory:
         return self.cached[key]
 
 
-def _grouped(nodes: Iterable[Node]) -> Mapping[str, tuple[Node, ...]]:
-    groups: defaultdict[str, list[Node]] = defaultdict(list)
+def _grouped(nodes: Iterable[ClusterNode]) -> Mapping[str, tuple[ClusterNode, ...]]:
+    groups: defaultdict[str, list[ClusterNode]] = defaultdict(list)
     for node in nodes:
         groups[gpu_type(node.product)].append(node)
     return {kind: tuple(of_kind) for kind, of_kind in groups.items()}

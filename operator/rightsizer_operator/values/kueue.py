@@ -51,7 +51,7 @@ class Queue:
 
 
 @immutable
-class Workload:
+class KueueWorkload:
     """Kueue's Workload of one Job. A growing elastic Job has a second one, which `replaces` the first."""
 
     name: str
@@ -62,7 +62,7 @@ class Workload:
     pending_reason: str = ""
 
     @classmethod
-    def of(cls, raw: Object) -> "Workload":
+    def of(cls, raw: Object) -> "KueueWorkload":
         """Parse a Workload."""
         conditions = {c["type"]: c for c in raw.get("status", {}).get("conditions", ())}
         return cls(
@@ -91,7 +91,7 @@ def _pending_reason(conditions: Mapping[str, Object]) -> str:
     return "; ".join(dict.fromkeys(message for message in messages if message))
 
 
-def pending_reason(workloads: Iterable[Workload]) -> str:
+def pending_reason(workloads: Iterable[KueueWorkload]) -> str:
     """Why Kueue has not admitted a Job, or its growth."""
     pending = [workload for workload in workloads if not workload.finished and not workload.admitted]
     return next((w.pending_reason for w in pending if w.pending_reason), "waiting for its queue")

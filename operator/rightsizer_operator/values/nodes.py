@@ -38,7 +38,7 @@ class Taint:
 
 
 @immutable
-class Node:
+class ClusterNode:
     """One node. `gpus` is its allocatable count, which excludes unhealthy devices; `allocatable` the rest.
 
     A node with MIG slices of the strategy `mixed` is one more of these for each profile: `resource` is what
@@ -57,7 +57,7 @@ class Node:
     allocatable: Amounts = field(default_factory=dict)
 
     @classmethod
-    def of(cls, raw: Object) -> "Node":
+    def of(cls, raw: Object) -> "ClusterNode":
         """Parse a Node."""
         metadata, spec, status = raw["metadata"], raw.get("spec", {}), raw.get("status", {})
         labels = metadata.get("labels", {})
@@ -80,7 +80,7 @@ class Node:
         )
 
     @classmethod
-    def all_of(cls, raw: Object) -> "tuple[Node, ...]":
+    def all_of(cls, raw: Object) -> "tuple[ClusterNode, ...]":
         """Parse a Node: its GPUs, and its MIG slices by profile."""
         node = cls.of(raw)
         slices = slices_in(raw.get("status", {}).get("allocatable", {}))
@@ -154,12 +154,12 @@ def gpu_type(product: str) -> str:
         return ""
 
 
-def obstacle(node: Node, requirements: NodeRequirements) -> str:
+def obstacle(node: ClusterNode, requirements: NodeRequirements) -> str:
     """What keeps pods off a node even if all its GPUs are free, for messages; empty: nothing does."""
     return next(_obstacles(node, requirements), "")
 
 
-def _obstacles(node: Node, requirements: NodeRequirements) -> Iterator[str]:
+def _obstacles(node: ClusterNode, requirements: NodeRequirements) -> Iterator[str]:
     kind = gpu_type(node.product)
     if not kind or (requirements.types and kind not in requirements.types):
         yield f"has {kind or node.product or 'GPUs without a product label'}"
@@ -190,7 +190,7 @@ def tolerates(tolerations: Sequence[Object], taint: Taint) -> bool:
     )
 
 
-def _matches(term: Object, node: Node) -> bool:
+def _matches(term: Object, node: ClusterNode) -> bool:
     """Whether a node matches a term; a term without expressions matches nothing."""
     labels, fields = term.get("matchExpressions") or (), term.get("matchFields") or ()
     return bool(labels or fields) and (

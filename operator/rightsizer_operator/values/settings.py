@@ -10,7 +10,7 @@ from rightsizer_launch.running.limits import PRIOR_RESTART_S
 
 
 @immutable
-class Settings:
+class OperatorSettings:
     """The settings of one operator.
 
     `dead_node_s`: a node that has not been ready for this long is dead, and terminating workers on it are

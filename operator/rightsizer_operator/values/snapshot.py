@@ -14,7 +14,7 @@ from rightsizer_engine.resize.types import Decision
 from rightsizer_engine.values import immutable
 from rightsizer_operator.values.carriers import job_within
 from rightsizer_operator.values.inventory import Inventory
-from rightsizer_operator.values.kueue import Queue, Workload
+from rightsizer_operator.values.kueue import KueueWorkload, Queue
 from rightsizer_operator.values.names import (
     CARRIER,
     DEADLINE_EXCEEDED,
@@ -31,7 +31,7 @@ from rightsizer_operator.values.nodes import NodeRequirements, pod_gpus, pod_sli
 from rightsizer_operator.values.pods import Pod
 from rightsizer_operator.values.quantities import parse_quantity
 from rightsizer_operator.values.requests import Allowance
-from rightsizer_operator.values.settings import Settings
+from rightsizer_operator.values.settings import OperatorSettings
 from rightsizer_operator.values.vendors import gpus_in, slices_in
 
 Key = tuple[str, str]
@@ -244,7 +244,7 @@ class Rendezvous:
 
 
 @immutable
-class Progress:
+class ReportedProgress:
     """Progress that rank 0 reports. `tokens` count from the beginning of the training.
 
     `checkpoint_s` and `data_wait_s` are the seconds that its process has spent on each so far.
@@ -282,7 +282,7 @@ class Snapshot:
     plan: Object
     inventory: Inventory
     now: dt.datetime
-    settings: Settings = field(default_factory=Settings)
+    settings: OperatorSettings = field(default_factory=OperatorSettings)
     jobs: tuple[AttemptJob, ...] = ()
     pods: tuple[Pod, ...] = ()
     warnings: tuple[ChildWarning, ...] = ()
@@ -291,8 +291,8 @@ class Snapshot:
     quota_gpus: int | None = None
     allowance: Allowance | None = None
     queue: Queue | None = None
-    workloads: tuple[Workload, ...] = ()
-    progress: Progress | None = None
+    workloads: tuple[KueueWorkload, ...] = ()
+    progress: ReportedProgress | None = None
     rejection: str = ""
     decision: Decision | None = None
     missing_metrics: Missing | None = None

@@ -17,7 +17,7 @@ from rightsizer_engine.search.size import size
 from rightsizer_launch.running.probe import Interrupted, Question, probe_of
 from rightsizer_operator.reconcile.size import cluster_request
 from rightsizer_operator.values.inventory import Inventory
-from rightsizer_operator.values.nodes import Node
+from rightsizer_operator.values.nodes import ClusterNode
 
 NODE = {
     "metadata": {
@@ -93,7 +93,7 @@ class Cluster:
 
 
 def inventory():
-    return Inventory(nodes=(Node.of(NODE),))
+    return Inventory(nodes=(ClusterNode.of(NODE),))
 
 
 def request_of(plan):

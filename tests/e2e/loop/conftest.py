@@ -18,7 +18,7 @@ from prometheus import Prometheus, end, until_there
 from rightsizer_api import validate
 from rightsizer_operator.reconcile.size import cluster_request
 from rightsizer_operator.values.inventory import Inventory
-from rightsizer_operator.values.nodes import Node
+from rightsizer_operator.values.nodes import ClusterNode
 from rightsizer_telemetry import client
 
 E2E = Path(__file__).resolve().parents[1]
@@ -159,7 +159,7 @@ def strangers(cluster, operator):
 
 def request_of(cluster, document):
     """The operator's request to the engine for a plan."""
-    nodes = tuple(Node.of(raw) for raw in cluster.api.get("nodes")["items"])
+    nodes = tuple(ClusterNode.of(raw) for raw in cluster.api.get("nodes")["items"])
     now = dt.datetime.now(dt.UTC)
     return cluster_request(validate(document), inventory=Inventory(nodes=nodes), created=now)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from rightsizer_launch.worker.metrics import TrainMetrics
-from rightsizer_operator.cluster.metrics import Metrics
+from rightsizer_operator.runtime.plan_metrics import Metrics
 from rightsizer_telemetry.names import SLURM, SLURM_LABELS
 
 H100 = "NVIDIA H100 80GB HBM3"

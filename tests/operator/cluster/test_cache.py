@@ -9,7 +9,7 @@ from rightsizer_operator.cluster.cache import Cache
 from rightsizer_operator.cluster.occupancy import bound_pods
 from rightsizer_operator.cluster.relist import Listing
 from rightsizer_operator.values.names import GPU_TYPE, LABEL_PLAN
-from rightsizer_operator.values.nodes import Node, NodeRequirements, Taint
+from rightsizer_operator.values.nodes import ClusterNode, NodeRequirements, Taint
 from rightsizer_operator.values.snapshot import AttemptJob, Rendezvous
 from rightsizer_operator.values.vendors import NVIDIA
 
@@ -50,7 +50,7 @@ def service(owner="u-demo"):
 def cache():
     """A node of 16 GPUs, and a plan whose Job of one pod of 8 GPUs is not scheduled yet."""
     filled = Cache()
-    filled._store_node(Node(name="n1", product=H100, gpus=16))
+    filled._store_node(ClusterNode(name="n1", product=H100, gpus=16))
     filled.set_plan(plan())
     filled.set_job(job())
     return filled
@@ -111,7 +111,7 @@ def test_a_reserved_job_claims_its_gpus_until_it_is_unreserved(cache):
 
 
 def test_a_scheduled_pod_holds_gpus_where_it_is(cache):
-    cache._store_node(Node(name="n0", product=H100, gpus=16))
+    cache._store_node(ClusterNode(name="n0", product=H100, gpus=16))
     cache.set_pods(bound_pods([pod("n1", 8, "u-demo-a1")]))
     assert (held(cache), held(cache, without=KEY)) == ({"n1": 8}, {})
 
@@ -134,7 +134,7 @@ def test_no_pod_of_another_owner_lowers_what_a_plan_claims(strangers, pods, rese
     """A Job that is about to be created has no uid yet, and a bare pod has no controller."""
     filled = Cache()
     for name in ("n1", "n2", "n3"):
-        filled._store_node(Node(name=name, product=H100, gpus=1024))
+        filled._store_node(ClusterNode(name=name, product=H100, gpus=1024))
     filled.set_plan(plan(gpus=8 * pods))
     made = dataclasses.replace(AttemptJob.of(job("0" if reserved else "6")), parallelism=pods)
     if reserved:
@@ -154,7 +154,7 @@ def test_a_pod_of_another_namespace_is_not_the_plan_s(cache):
 
 def test_unscheduled_pods_take_gpus_only_of_nodes_that_they_may_use(cache):
     taint = Taint(key="team", value="nlp")
-    cache._store_node(Node(name="n0", product=H100, gpus=64, taints=(taint,)))
+    cache._store_node(ClusterNode(name="n0", product=H100, gpus=64, taints=(taint,)))
     cache.set_pods([])
     assert held(cache) == {"n1": 8}
     assert cache.inventory(without=OTHER).free(NodeRequirements(), KIND, 8) == 8
@@ -164,20 +164,23 @@ def test_unscheduled_pods_take_gpus_only_of_nodes_that_they_may_use(cache):
     ("change", "expected"),
     [
         (lambda cache: None, {"n1": 8}),
-        (lambda cache: cache._store_node(Node(name="n1", product=H100, gpus=16, cordoned=True)), {"n0": 8}),
+        (
+            lambda cache: cache._store_node(ClusterNode(name="n1", product=H100, gpus=16, cordoned=True)),
+            {"n0": 8},
+        ),
         (lambda cache: cache.remove_node("n1"), {"n0": 8}),
     ],
     ids=["it-fits", "cordoned", "deleted"],
 )
 def test_unscheduled_pods_stay_where_they_are_expected_while_they_fit(cache, change, expected):
-    cache._store_node(Node(name="n0", product=H100, gpus=64))
+    cache._store_node(ClusterNode(name="n0", product=H100, gpus=64))
     change(cache)
     cache.set_pods([])
     assert held(cache) == expected
 
 
 def test_unscheduled_pods_move_where_another_pod_took_their_gpus(cache):
-    cache._store_node(Node(name="n0", product=H100, gpus=64))
+    cache._store_node(ClusterNode(name="n0", product=H100, gpus=64))
     cache.set_pods(bound_pods([pod("n1", 9)]))
     assert held(cache) == {"n0": 8, "n1": 9}
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from rightsizer_operator.cluster.client import ApiError, KubeClient, NameTakenError
-from rightsizer_operator.cluster.metrics import Metrics
+from rightsizer_operator.runtime.plan_metrics import Metrics
 
 JOBS, SECRETS = "/apis/batch/v1/namespaces/team/jobs", "/api/v1/namespaces/team/secrets"
 SERVICES, PODS = "/api/v1/namespaces/team/services", "/api/v1/namespaces/team/pods"

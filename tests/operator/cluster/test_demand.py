@@ -5,11 +5,11 @@ import pytest
 from rightsizer_engine.domain.reading import Missing, Reading
 from rightsizer_operator.cluster.demand import queued, unscheduled
 from rightsizer_operator.measure.gpu_counters import Counters
-from rightsizer_operator.values.nodes import Node, Taint
+from rightsizer_operator.values.nodes import ClusterNode, Taint
 from rightsizer_telemetry.readings import shown
 
 NODES = tuple(
-    Node(name=name, product=product, gpus=8, labels={"nvidia.com/gpu.product": product})
+    ClusterNode(name=name, product=product, gpus=8, labels={"nvidia.com/gpu.product": product})
     for name, product in (("n1", "NVIDIA-H100-80GB-HBM3"), ("n2", "NVIDIA-A100-SXM4-80GB"))
 )
 PLAN = ("team", "demo")

@@ -6,7 +6,7 @@ from rightsizer_operator.cluster.cache import Cache
 from rightsizer_operator.cluster.client import ApiError
 from rightsizer_operator.cluster.device_reader import read_devices
 from rightsizer_operator.cluster.lookups import ClusterReader
-from rightsizer_operator.values.nodes import Node
+from rightsizer_operator.values.nodes import ClusterNode
 
 CLASS = "gpu.nvidia.com"
 KEY = ("team", "demo")
@@ -91,4 +91,4 @@ def test_the_cache_counts_devices_and_what_pods_hold_of_them():
     assert inventory.held == {"n1": 2}
     assert inventory.devices is not None
     cache.set_node({"metadata": {"name": "n2"}, "status": {"allocatable": {"nvidia.com/gpu": "1"}}})
-    assert Node(name="n2", ready=False) in cache.inventory(without=KEY).nodes
+    assert ClusterNode(name="n2", ready=False) in cache.inventory(without=KEY).nodes

@@ -8,7 +8,7 @@ from rightsizer_operator.cluster.client import ApiError
 from rightsizer_operator.cluster.lookups import ClusterReader, batches
 from rightsizer_operator.values.kueue import Queue
 from rightsizer_operator.values.names import LABEL_PLAN
-from rightsizer_operator.values.nodes import Node
+from rightsizer_operator.values.nodes import ClusterNode
 from rightsizer_operator.values.snapshot import AttemptJob
 from rightsizer_operator.values.vendors import NVIDIA
 
@@ -155,7 +155,7 @@ def test_pressure_comes_from_pods_that_no_plan_owns(owner, wanted):
     kube, cache = Labelled(), running([KEY])
     (job,) = cache.owned(KEY)
     cache.reserve(KEY, dataclasses.replace(job, name="demo-a2", uid=""))  # not created yet
-    cache._store_node(Node(name="n1", product="NVIDIA-H100-80GB-HBM3", gpus=8))
+    cache._store_node(ClusterNode(name="n1", product="NVIDIA-H100-80GB-HBM3", gpus=8))
     spec = {"containers": POD["spec"]["containers"]}
     kube.pods = [kube._pod("waits", owner) | {"spec": spec}]
     asyncio.run(ClusterReader(kube, cache).refresh_pods())

@@ -7,8 +7,8 @@ import pytest
 
 from rightsizer_operator.cluster.cache import Cache
 from rightsizer_operator.cluster.client import KubeClient
-from rightsizer_operator.cluster.metrics import Metrics
 from rightsizer_operator.cluster.plan_pods import PlanPods
+from rightsizer_operator.runtime.plan_metrics import Metrics
 from rightsizer_operator.values.pods import Pod
 from rightsizer_operator.values.snapshot import AttemptJob, Rendezvous
 

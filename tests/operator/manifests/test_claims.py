@@ -6,7 +6,7 @@ from rightsizer_operator.cluster.cache import quota_left
 from rightsizer_operator.values.actions import Apply
 from rightsizer_operator.values.devices import Devices, quota_name
 from rightsizer_operator.values.inventory import Inventory
-from rightsizer_operator.values.nodes import Node
+from rightsizer_operator.values.nodes import ClusterNode
 from rightsizer_operator.values.snapshot import AttemptJob
 
 CLASS, H100 = "gpu.nvidia.com", "NVIDIA H100 80GB HBM3"
@@ -18,7 +18,7 @@ def claiming(fake_cluster):
     """claiming(...): a cluster whose pods claim GPUs."""
 
     def make(change=None):
-        nodes = tuple(Node(name=f"n{index}", product=H100, gpus=8) for index in range(2))
+        nodes = tuple(ClusterNode(name=f"n{index}", product=H100, gpus=8) for index in range(2))
         return fake_cluster(change, inventory=Inventory(nodes=nodes, devices=DEVICES))
 
     return make

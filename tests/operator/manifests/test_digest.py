@@ -1,7 +1,7 @@
 import pytest
 
 from rightsizer_operator.values.actions import Apply
-from rightsizer_operator.values.settings import Settings
+from rightsizer_operator.values.settings import OperatorSettings
 
 ENV = [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]
 
@@ -9,7 +9,7 @@ ENV = [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]
 def digest_of(fake_cluster, spec=None, **settings):
     """The digest on the Job that a launch creates."""
     cluster = fake_cluster(spec or {})
-    cluster.settings = Settings(**settings)
+    cluster.settings = OperatorSettings(**settings)
     children = [action.child for action in cluster.decide() if isinstance(action, Apply)]
     (job,) = (child for child in children if child["kind"] == "Job")
     return job["metadata"]["annotations"]["rightsizer.dev/launch-digest"]

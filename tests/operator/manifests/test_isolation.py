@@ -1,7 +1,7 @@
 import pytest
 
 from rightsizer_operator.values.actions import Apply
-from rightsizer_operator.values.settings import Settings
+from rightsizer_operator.values.settings import OperatorSettings
 
 PEER = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
 
@@ -9,7 +9,7 @@ PEER = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "mo
 def launched(fake_cluster, kind, **settings):
     """The objects of one kind that a launch creates, by role."""
     cluster = fake_cluster()
-    cluster.settings = Settings(**settings)
+    cluster.settings = OperatorSettings(**settings)
     children = [action.child for action in cluster.decide() if isinstance(action, Apply)]
     return {c["metadata"]["labels"]["rightsizer.dev/role"]: c for c in children if c["kind"] == kind}
 

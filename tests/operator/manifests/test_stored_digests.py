@@ -4,7 +4,7 @@ import pytest
 
 from rightsizer_operator.values.inventory import Inventory
 from rightsizer_operator.values.kueue import Queue
-from rightsizer_operator.values.nodes import Node
+from rightsizer_operator.values.nodes import ClusterNode
 
 VOLUME = {"name": "ckpt", "persistentVolumeClaim": {"claimName": "c"}}
 MOUNTED = {
@@ -52,7 +52,7 @@ STORED = {
 def digest(fake_cluster, name):
     cluster = fake_cluster(PLANS[name])
     if name == "AMD":
-        node = Node(name="n0", product="AMD_Instinct_MI300X_OAM", gpus=8)
+        node = ClusterNode(name="n0", product="AMD_Instinct_MI300X_OAM", gpus=8)
         cluster.inventory = Inventory(nodes=(node, node))
     if name == "topology":
         cluster.queue = Queue(name="q", levels=("block", "kubernetes.io/hostname"))

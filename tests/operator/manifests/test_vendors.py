@@ -5,7 +5,7 @@ import pytest
 from rightsizer_operator.cluster.cache import quota_left
 from rightsizer_operator.values.actions import Apply
 from rightsizer_operator.values.inventory import Inventory
-from rightsizer_operator.values.nodes import Node
+from rightsizer_operator.values.nodes import ClusterNode
 from rightsizer_operator.values.vendors import AMD, NVIDIA
 
 PRODUCTS = {AMD: "AMD_Instinct_MI300X_OAM", NVIDIA: "NVIDIA-H100-80GB-HBM3"}
@@ -14,7 +14,7 @@ PRODUCTS = {AMD: "AMD_Instinct_MI300X_OAM", NVIDIA: "NVIDIA-H100-80GB-HBM3"}
 @pytest.mark.parametrize(("vendor", "rocm"), [(AMD, True), (NVIDIA, False)], ids=["amd", "nvidia"])
 def test_workers_request_the_vendor_s_gpus_on_its_nodes(fake_cluster, vendor, rocm):
     cluster = fake_cluster()
-    cluster.inventory = Inventory(nodes=(Node(name="n1", product=PRODUCTS[vendor], gpus=8),))
+    cluster.inventory = Inventory(nodes=(ClusterNode(name="n1", product=PRODUCTS[vendor], gpus=8),))
     (job,) = (a.child for a in cluster.decide() if isinstance(a, Apply) and a.child["kind"] == "Job")
     spec = job["spec"]["template"]["spec"]
     terms = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]

@@ -9,7 +9,7 @@ from prometheus_client import generate_latest
 
 from rightsizer_launch.worker import metrics as agent
 from rightsizer_launch.worker.metrics import TrainMetrics
-from rightsizer_operator.measure.agent_metrics import TooLarge, parse_agent_metrics, progress_of
+from rightsizer_operator.measure.agent_metrics import MetricsTooLarge, parse_agent_metrics, progress_of
 
 GOOD = {agent.POSITION: "1000", agent.TOKENS_PER_SECOND: "5", agent.STEP: "7", agent.WORKERS: "2"}
 SAVED = dt.datetime(2025, 10, 9, 8, 53, 20, tzinfo=dt.UTC)
@@ -83,4 +83,4 @@ def test_what_the_agent_serves_is_read_beside_any_other_metrics():
 def test_an_answer_is_parsed_only_if_our_own_lines_are_short(others, lines):
     ours = scrape() + 'rightsizer_train_loss{a_label="of some length"} 1\n' * lines
     found = progress_of(f"{others}\n{ours}{others}".encode())
-    assert isinstance(found, TooLarge) == (len(ours) - 1 > 32_768)
+    assert isinstance(found, MetricsTooLarge) == (len(ours) - 1 > 32_768)

@@ -13,8 +13,8 @@ from rightsizer_engine.resize.types import Action, Decision
 from rightsizer_operator.cluster.cache import Cache
 from rightsizer_operator.measure.gpu_counters import Counters
 from rightsizer_operator.measure.resize_advisor import Advisor
-from rightsizer_operator.values.settings import Settings
-from rightsizer_operator.values.snapshot import Progress
+from rightsizer_operator.values.settings import OperatorSettings
+from rightsizer_operator.values.snapshot import ReportedProgress
 from rightsizer_telemetry.readings import shown
 
 KEY = ("team", "demo")
@@ -49,7 +49,7 @@ class Scene:
         self.advise, self.scaling, self.cache = Calls(advise), Calls(scaling), Cache()
         self.now_s = 0.0
         self.advisor = Advisor(
-            Settings(),
+            OperatorSettings(),
             monotonic=lambda: self.now_s,
             unix=lambda: STARTED_S + self.now_s,
             scaling=self.scaling,
@@ -66,7 +66,7 @@ class Scene:
         """Scrapes of a steady run: 100 tokens/s, a step a second."""
         while self.now_s < until_s:
             self.now_s += every_s
-            progress = Progress(
+            progress = ReportedProgress(
                 tokens=100.0 * self.now_s,
                 tokens_per_s=100.0,
                 step=int(self.now_s),

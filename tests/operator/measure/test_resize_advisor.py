@@ -8,14 +8,14 @@ from rightsizer_engine.domain.reading import Missing
 from rightsizer_engine.resize.types import Action, Bottleneck, Decision
 from rightsizer_operator.cluster.cache import Cache
 from rightsizer_operator.cluster.client import ApiError
-from rightsizer_operator.cluster.metrics import Metrics
 from rightsizer_operator.measure.gpu_counters import Counters
 from rightsizer_operator.measure.resize_advisor import Advisor
 from rightsizer_operator.reconcile.resize_advice import history_of_status
 from rightsizer_operator.runtime.controller import Controller
+from rightsizer_operator.runtime.plan_metrics import Metrics
 from rightsizer_operator.values.actions import EmitEvent, Requeue
-from rightsizer_operator.values.settings import Settings
-from rightsizer_operator.values.snapshot import Progress
+from rightsizer_operator.values.settings import OperatorSettings
+from rightsizer_operator.values.snapshot import ReportedProgress
 
 FREE = {"resources": {"gpus": None}, "layout": {"microBatch": 4}}  # how many is rightsizer's to say
 
@@ -162,7 +162,7 @@ def test_only_a_size_at_which_it_trained_may_end_a_run(running, workers, attempt
     run = running(judged(Action.GROW, 3, act=True)).settle()
     run.decision = None
     run.job(ready=3)
-    run.settle().progress = Progress(tokens=1e5, tokens_per_s=1e3, step=5, workers=workers)
+    run.settle().progress = ReportedProgress(tokens=1e5, tokens_per_s=1e3, step=5, workers=workers)
     assert ("trainedAt" in run.settle().plan["status"]["resizes"][-1]) == (workers == 3)
     run.progress = None
     run.ends("Failed").later(hours=2).settle()
@@ -172,7 +172,7 @@ def test_only_a_size_at_which_it_trained_may_end_a_run(running, workers, attempt
 
 def test_workers_that_fall_silent_are_no_measurement(running):
     run = running()
-    run.progress = Progress(tokens=1e5, tokens_per_s=1e3, step=5)
+    run.progress = ReportedProgress(tokens=1e5, tokens_per_s=1e3, step=5)
     assert run.settle().condition("MetricsAvailable")["status"] == "True"
     run.progress = None
     assert run.later(seconds=60).settle().condition("MetricsAvailable")["status"] == "True"
@@ -188,7 +188,7 @@ def scraped(advisor, plan, *, until_s, from_s=0.0, every_s=15.0):
     """Scrapes of a steady run: 100 tokens/s, a step a second."""
     at_s = from_s
     while at_s <= until_s:
-        progress = Progress(
+        progress = ReportedProgress(
             tokens=100.0 * at_s, tokens_per_s=100.0, step=int(at_s), workers=1, phase="training"
         )
         advisor.record(plan, progress, at_s=at_s)
@@ -203,7 +203,7 @@ def advised(fake_cluster):
         run = fake_cluster(FREE | {"elasticity": {"mode": "Auto"}}).settle()
         run.job(ready=run.job()["spec"]["parallelism"])
         plan = {**run.settle().plan, "metadata": run.plan["metadata"] | {"resourceVersion": "1"}}
-        advisor, cache = Advisor(Settings()), Cache()
+        advisor, cache = Advisor(OperatorSettings()), Cache()
         advisor.set_counters(Counters(awaited=True, readings=Missing(reason="connection refused")))
         cache.set_plan(plan)
         scraped(advisor, plan, until_s=1500.0)
@@ -238,7 +238,7 @@ def test_a_decision_never_passes_to_a_recreated_or_edited_plan(advised, change, 
 
 
 def test_a_recreated_plan_is_measured_anew():
-    advisor, cache = Advisor(Settings()), Cache()
+    advisor, cache = Advisor(OperatorSettings()), Cache()
     old, new = {"metadata": metadata()}, {"metadata": metadata(uid="uid-2", resourceVersion="2")}
     scraped(advisor, old, until_s=600.0)
     cache.set_plan(new)
@@ -275,7 +275,7 @@ def test_a_conflict_of_the_status_write_loses_no_decision(advised):
     api = ConflictingApi(plan)
 
     async def reconciled():
-        controller = Controller(api, Metrics(), Settings(), ())
+        controller = Controller(api, Metrics(), OperatorSettings(), ())
         controller.advisor = advisor
         controller.cache.set_plan(plan)
         controller.cache.set_job(job)

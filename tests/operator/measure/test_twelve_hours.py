@@ -9,8 +9,8 @@ from rightsizer_engine.domain.reading import Reading
 from rightsizer_operator.cluster.cache import Cache
 from rightsizer_operator.measure.gpu_counters import Counters
 from rightsizer_operator.measure.resize_advisor import Advisor
-from rightsizer_operator.values.settings import Settings
-from rightsizer_operator.values.snapshot import Progress
+from rightsizer_operator.values.settings import OperatorSettings
+from rightsizer_operator.values.snapshot import ReportedProgress
 
 KEY = ("team", "demo")
 STEP_TOKENS = 512 * 2048
@@ -96,7 +96,7 @@ class Replay:
 
     def _operate(self, phase):
         step, attempt = int(self.tokens / STEP_TOKENS), self.status["attempt"]
-        progress = Progress(
+        progress = ReportedProgress(
             tokens=float(step * STEP_TOKENS),
             tokens_per_s=self.pace * self.status["sizing"]["tokensPerSecond"],
             step=step,
@@ -160,7 +160,7 @@ def replay(fake_cluster):
 
 def test_the_shipped_settings_are_replayed(replay):
     case = replay(1.0)
-    assert case.run.settings == Settings()
+    assert case.run.settings == OperatorSettings()
     assert case.interval_s > HOUR_S
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rightsizer_api.quantities import parse_time
 from rightsizer_operator.reconcile.gauges import plan_gauges
 from rightsizer_operator.values.pods import Pod
-from rightsizer_operator.values.snapshot import Progress
+from rightsizer_operator.values.snapshot import ReportedProgress
 
 BLOCKED = (Pod(name="demo-a1-0-x", attempt=1, unschedulable="0/3 nodes are available"),)
 
@@ -29,7 +29,7 @@ def blocked(fake_cluster):
 def recovering(fake_cluster):
     """Measured at 100 tokens/s with 360,000 tokens left, then without its workers."""
     run = live(fake_cluster)
-    run.progress = Progress(tokens=10e6 - 360_000, tokens_per_s=100.0, step=3000)
+    run.progress = ReportedProgress(tokens=10e6 - 360_000, tokens_per_s=100.0, step=3000)
     run.settle().later(minutes=2).progress = None
     run.job(ready=0)
     run.pods = BLOCKED
@@ -136,7 +136,7 @@ def test_a_plan_that_is_not_complete_never_ends_in_the_past(fake_cluster, pace, 
     run = live(fake_cluster)
     run.plan["spec"]["workload"]["tokens"] = tokens  # sized for less: an estimate may be wrong by any factor
     run.plan["status"]["sizing"]["finishSeconds"] = pace[1]
-    run.progress = Progress(tokens=TOKENS[tokens] / 3, tokens_per_s=pace[0], step=1)
+    run.progress = ReportedProgress(tokens=TOKENS[tokens] / 3, tokens_per_s=pace[0], step=1)
     run.settle().progress = None
     run.job(ready=ready)
     for wait in hours:

@@ -6,12 +6,12 @@ import pytest
 
 from rightsizer_operator.values.actions import Delete
 from rightsizer_operator.values.pods import Pod
-from rightsizer_operator.values.snapshot import Progress
+from rightsizer_operator.values.snapshot import ReportedProgress
 
 
 def running(fake_cluster):
     run = fake_cluster().settle()
-    run.progress = Progress(tokens=4.9e6, tokens_per_s=1e5, step=1600, restarts=1)
+    run.progress = ReportedProgress(tokens=4.9e6, tokens_per_s=1e5, step=1600, restarts=1)
     run.job(ready=2)
     return run.settle()
 

@@ -7,9 +7,9 @@ import pytest
 
 from rightsizer_operator.values.actions import PatchJob
 from rightsizer_operator.values.pods import Pod
-from rightsizer_operator.values.snapshot import Progress
+from rightsizer_operator.values.snapshot import ReportedProgress
 
-STEPS = Progress(tokens=1e5, tokens_per_s=10.0, step=7)
+STEPS = ReportedProgress(tokens=1e5, tokens_per_s=10.0, step=7)
 END = {"activeDeadlineSeconds": 1}
 
 

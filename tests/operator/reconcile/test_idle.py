@@ -4,8 +4,8 @@ import pytest
 
 from rightsizer_engine.resize.types import Action, Bottleneck, Decision, Mode
 from rightsizer_operator.values.actions import PatchPlan
-from rightsizer_operator.values.settings import Settings
-from rightsizer_operator.values.snapshot import Progress
+from rightsizer_operator.values.settings import OperatorSettings
+from rightsizer_operator.values.snapshot import ReportedProgress
 
 IDLE = Decision(
     action=Action.FLAG,
@@ -25,7 +25,7 @@ def idle(fake_cluster):
     def make(**elasticity):
         run = fake_cluster({"elasticity": {"whenIdle": "Suspend", "idleGrace": "30m"} | elasticity}).settle()
         run.job(ready=2)
-        run.progress = Progress(tokens=1e5, tokens_per_s=1e3, step=5, workers=2, phase="training")
+        run.progress = ReportedProgress(tokens=1e5, tokens_per_s=1e3, step=5, workers=2, phase="training")
         run.settle().decision = IDLE
         return minutes(run, 1)
 
@@ -79,7 +79,7 @@ def test_by_default_it_is_only_flagged(idle):
 
 def test_where_the_site_allows_no_actions_it_is_only_flagged(idle):
     run = idle()
-    run.settings = Settings(caps={"team": Mode.RECOMMEND})
+    run.settings = OperatorSettings(caps={"team": Mode.RECOMMEND})
     assert not suspended(minutes(run, 120))
     assert "the site" in run.condition("Idle")["message"]
 
@@ -113,7 +113,7 @@ def test_whatever_interrupts_the_evidence_starts_the_grace_time_again(idle, inte
 @pytest.mark.parametrize("phase", ["checkpoint", "evaluation", "startup", "recovery", ""])
 def test_it_is_suspended_in_training_only(idle, phase):
     run = idle()
-    run.progress = Progress(tokens=1e5, tokens_per_s=0.0, step=5, workers=2, phase=phase)
+    run.progress = ReportedProgress(tokens=1e5, tokens_per_s=0.0, step=5, workers=2, phase=phase)
     assert not suspended(minutes(run, 60))
 
 

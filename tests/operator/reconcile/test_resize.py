@@ -1,6 +1,6 @@
 import pytest
 
-from rightsizer_operator.values.snapshot import Progress
+from rightsizer_operator.values.snapshot import ReportedProgress
 
 
 def live(fake_cluster, *changes, **cluster):
@@ -108,12 +108,12 @@ def test_more_tokens_after_the_end_go_on_from_there(fake_cluster):
 
 def test_what_is_measured_decides_the_eta_and_is_written_now_and_then(fake_cluster):
     running = live(fake_cluster)
-    running.progress = Progress(tokens=5e6, tokens_per_s=100.0, step=1628)
+    running.progress = ReportedProgress(tokens=5e6, tokens_per_s=100.0, step=1628)
     running.settle()
     status = running.plan["status"]
     assert status["eta"] == "2026-11-22T01:53:20Z"  # 50,000 s
     assert running.condition("DeadlineAtRisk")["status"] == "True"
-    running.later(seconds=30).progress = Progress(tokens=6e6, tokens_per_s=100.0, step=1900)
+    running.later(seconds=30).progress = ReportedProgress(tokens=6e6, tokens_per_s=100.0, step=1900)
     assert running.decide() == ()
     assert running.later(seconds=31).settle().plan["status"]["observed"]["tokens"] == 6e6
 
@@ -121,7 +121,7 @@ def test_what_is_measured_decides_the_eta_and_is_written_now_and_then(fake_clust
 def test_a_plan_past_its_tokens_is_done_at_its_last_measurement(fake_cluster):
     """12M of 10M tokens are done, so nothing is left, even at 0.01 tokens/s."""
     running = live(fake_cluster)
-    running.progress = Progress(tokens=12e6, tokens_per_s=0.01, step=4000)
+    running.progress = ReportedProgress(tokens=12e6, tokens_per_s=0.01, step=4000)
     assert running.settle().plan["status"]["eta"] == "2026-11-21T12:00:00Z"
 
 

@@ -15,7 +15,7 @@ from rightsizer_operator.reconcile.resize_advice import (
     layout_before,
     recorded_starts_s,
 )
-from rightsizer_operator.values.settings import Settings
+from rightsizer_operator.values.settings import OperatorSettings
 
 NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
 LAYOUT = {"gpus": 2, "tp": 1, "pp": 1, "dp": 2, "microBatch": 1}
@@ -54,7 +54,7 @@ def judged(fake_cluster):
             reading=BUSY,
             context=ResizeContext(free_gpus=8, others_waiting=waiting, trained_s=1200.0, restart_s=120.0),
             scaling=Sublinear(),
-            settings=settings or Settings(),
+            settings=settings or OperatorSettings(),
             now=NOW,
         )
 
@@ -77,7 +77,7 @@ def test_a_plan_that_names_no_gpu_type_is_judged_by_its_pace(judged, hours, acti
     ids=["waited-for", "nobody-waits", "always"],
 )
 def test_gpus_are_given_back_when_the_site_says_so(judged, waiting, give_back, act):
-    found = judged(hours=20, waiting=waiting, settings=Settings(give_back=give_back))
+    found = judged(hours=20, waiting=waiting, settings=OperatorSettings(give_back=give_back))
     assert (found.action, found.act) == (Action.SHRINK, act)
 
 
@@ -93,7 +93,7 @@ def test_gpus_are_given_back_when_the_site_says_so(judged, waiting, give_back, a
     ids=["none", "everywhere", "but-here", "here", "elsewhere"],
 )
 def test_a_site_caps_what_is_done_by_namespace(judged, caps, act):
-    assert judged(hours=2, settings=Settings(caps=caps)).act is act
+    assert judged(hours=2, settings=OperatorSettings(caps=caps)).act is act
 
 
 def test_recorded_starts_are_those_that_trained_and_began_in_time():

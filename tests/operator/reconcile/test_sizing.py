@@ -12,10 +12,10 @@ from rightsizer_engine.search.types import Plan
 from rightsizer_operator.reconcile.reconcile import reconcile
 from rightsizer_operator.reconcile.size import cluster_request, decide, scaling_of
 from rightsizer_operator.reconcile.sizing_answer import NotSizedYetError, RunningAttempt
-from rightsizer_operator.values.actions import PatchJob, PatchStatus, Size
+from rightsizer_operator.values.actions import PatchJob, PatchStatus, SearchSize
 from rightsizer_operator.values.inventory import Inventory
 from rightsizer_operator.values.kueue import Queue
-from rightsizer_operator.values.nodes import Node, Taint
+from rightsizer_operator.values.nodes import ClusterNode, Taint
 
 
 def test_a_plan_without_gpus_says_what_there_is(fake_cluster):
@@ -28,7 +28,7 @@ def test_a_plan_that_exceeds_the_cluster_names_what_is_missing_and_starts_when_i
     waiting = fake_cluster({"resources": {"gpus": 4, "maxGPUs": 4}}, nodes=1, gpus=2).settle()
     assert waiting.state == "InsufficientGPUs"
     assert "needs 4 x H100-SXM5-80GB" in waiting.condition("Sized")["message"]
-    waiting.nodes.append(Node(name="new", product="NVIDIA-H100-80GB-HBM3", gpus=2))
+    waiting.nodes.append(ClusterNode(name="new", product="NVIDIA-H100-80GB-HBM3", gpus=2))
     assert list(waiting.settle().jobs) == ["demo-a1"]
 
 
@@ -267,12 +267,15 @@ def test_a_plan_that_runs_goes_on_while_its_new_size_is_searched(fake_cluster):
     running.job(ready=2)
     running.settle().edit(workload={"tokens": "20M"}, suspend=True)
     actions = reconcile(running.snapshot(), size=unknown_yet)
-    assert [type(action) for action in actions if not isinstance(action, PatchStatus)] == [Size, PatchJob]
+    assert [type(action) for action in actions if not isinstance(action, PatchStatus)] == [
+        SearchSize,
+        PatchJob,
+    ]
     assert all(a.status["observedGeneration"] == 1 for a in actions if isinstance(a, PatchStatus))
 
 
 def test_a_new_plan_writes_nothing_before_the_answer(fake_cluster):
-    assert [type(action) for action in reconcile(fake_cluster().snapshot(), size=unknown_yet)] == [Size]
+    assert [type(action) for action in reconcile(fake_cluster().snapshot(), size=unknown_yet)] == [SearchSize]
 
 
 SLICE = "H100-SXM5-80GB-MIG-1g.10gb"

@@ -9,11 +9,11 @@ import math
 import pytest
 
 from rightsizer_operator.cluster.client import ApiError, KubeClient
-from rightsizer_operator.cluster.metrics import Metrics
 from rightsizer_operator.reconcile.sizing_answer import answer
 from rightsizer_operator.runtime.controller import Controller
+from rightsizer_operator.runtime.plan_metrics import Metrics
 from rightsizer_operator.runtime.sizing import Sizing
-from rightsizer_operator.values.settings import Settings
+from rightsizer_operator.values.settings import OperatorSettings
 
 PLAN = "/apis/rightsizer.dev/v1alpha1/namespaces/team/trainingplans/demo"
 JOB = "/apis/batch/v1/namespaces/team/jobs/demo-a1"
@@ -50,7 +50,7 @@ class Running:
         self.fake = fake_cluster
         now = dt.datetime.now(dt.UTC)
         fake_cluster.plan["metadata"]["creationTimestamp"] = now.isoformat(timespec="seconds")
-        settings = Settings(**{"refresh_s": 3600.0} | settings)
+        settings = OperatorSettings(**{"refresh_s": 3600.0} | settings)
         kube = KubeClient(api, self.metrics, dry_run=settings.dry_run)
         sizing = Sizing(searchers or (InlineSearcher(),), budget_s=1.0)
         self.controller = Controller(kube, self.metrics, settings, (), sizing)

@@ -9,7 +9,7 @@ import pytest
 
 from rightsizer_launch.worker.rendezvous import free_port
 from rightsizer_operator.cluster.client import ApiError
-from rightsizer_operator.cluster.metrics import Metrics
+from rightsizer_operator.runtime.plan_metrics import Metrics
 from rightsizer_operator.runtime.probes import serving
 
 

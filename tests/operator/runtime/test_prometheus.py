@@ -6,10 +6,10 @@ import contextlib
 from rightsizer_launch.worker.rendezvous import free_port
 from rightsizer_operator.cluster.cache import Cache
 from rightsizer_operator.cluster.client import KubeClient
-from rightsizer_operator.cluster.metrics import Metrics
 from rightsizer_operator.runtime.controller import Controller
+from rightsizer_operator.runtime.plan_metrics import Metrics
 from rightsizer_operator.runtime.prometheus import collect, jobs_of
-from rightsizer_operator.values.settings import Settings
+from rightsizer_operator.values.settings import OperatorSettings
 from rightsizer_telemetry.client import PrometheusSettings
 
 KEY = ("team", "demo")
@@ -37,7 +37,7 @@ def test_a_job_without_a_ready_worker_is_not_asked_about(fake_cluster):
 
 
 def test_without_prometheus_the_counters_are_missing_and_the_reason_is_kept(fake_api):
-    controller = Controller(KubeClient(fake_api, Metrics()), Metrics(), Settings(decide_s=3600.0), ())
+    controller = Controller(KubeClient(fake_api, Metrics()), Metrics(), OperatorSettings(decide_s=3600.0), ())
     access = PrometheusSettings(url=f"http://127.0.0.1:{free_port()}")
 
     async def first():

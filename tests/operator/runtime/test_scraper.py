@@ -13,12 +13,12 @@ from prometheus_client import generate_latest
 
 from rightsizer_launch.worker.metrics import TrainMetrics
 from rightsizer_operator.cluster.client import KubeClient
-from rightsizer_operator.cluster.metrics import Metrics
 from rightsizer_operator.measure.agent_metrics import progress_of
 from rightsizer_operator.runtime.controller import Controller
+from rightsizer_operator.runtime.plan_metrics import Metrics
 from rightsizer_operator.runtime.scraper import ScrapeSchedule, read_limited, scrape
 from rightsizer_operator.values.names import METRICS_PORT
-from rightsizer_operator.values.settings import Settings
+from rightsizer_operator.values.settings import OperatorSettings
 
 sys.path.append(str(Path(__file__).resolve().parents[3]))  # bench is run from the repository, not installed
 from bench.fuzz import kubernetes as hostile
@@ -101,7 +101,9 @@ class Workers:
             metadata = {"namespace": "team", "labels": labels, "ownerReferences": [owner]}
             status = {"phase": "Running", "podIP": host}
             api.put(path, {"metadata": metadata, "spec": {"containers": []}, "status": status})
-        self.controller = Controller(KubeClient(api, Metrics()), Metrics(), Settings(measure_s=0.05), ())
+        self.controller = Controller(
+            KubeClient(api, Metrics()), Metrics(), OperatorSettings(measure_s=0.05), ()
+        )
         self.controller.cache.set_plan(self.plan)
         self.controller.cache.set_job(self.job)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from rightsizer_operator.values.devices import DeviceClass, Devices, quota_name, selector
-from rightsizer_operator.values.nodes import Node, pod_gpus
+from rightsizer_operator.values.nodes import ClusterNode, pod_gpus
 
 DRIVER, H100, A100 = "gpu.nvidia.com", "NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-80GB"
 WHOLE = f"device.driver == '{DRIVER}' && device.attributes['{DRIVER}'].type == 'gpu'"
@@ -93,8 +93,8 @@ def test_slices_of_mig_are_named_as_their_labels_would_name_them():
 
 def test_a_node_has_the_devices_instead_of_a_plugin_s_resource():
     devices = read(gpus("n1", 2))
-    assert devices.on(Node(name="n1", gpus=8)) == Node(name="n1", product=H100, gpus=2)
-    assert devices.on(Node(name="n2", gpus=8, product="x")) == Node(name="n2")
+    assert devices.on(ClusterNode(name="n1", gpus=8)) == ClusterNode(name="n1", product=H100, gpus=2)
+    assert devices.on(ClusterNode(name="n2", gpus=8, product="x")) == ClusterNode(name="n2")
 
 
 SHARED = {"reservedFor": [{"resource": "pods", "name": "p", "uid": "pod-1"}]}

@@ -3,14 +3,14 @@ import datetime as dt
 import pytest
 
 from rightsizer_operator.values.inventory import Inventory
-from rightsizer_operator.values.nodes import Node, NodeRequirements, Taint
+from rightsizer_operator.values.nodes import ClusterNode, NodeRequirements, Taint
 
 H100, KIND = "NVIDIA-H100-80GB-HBM3", "H100-SXM5-80GB"
 NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
 
 
 def node(name="n1", **fields):
-    return Node(**{"name": name, "product": H100, "gpus": 8} | fields)
+    return ClusterNode(**{"name": name, "product": H100, "gpus": 8} | fields)
 
 
 def raw(ready="True", **spec):
@@ -25,19 +25,19 @@ def raw(ready="True", **spec):
 
 
 def test_a_node_s_gpus_are_its_allocatable_count():
-    read = Node.of(raw())
+    read = ClusterNode.of(raw())
     assert (read.product, read.gpus, read.ready, read.cordoned) == (H100, 7, True, False)
 
 
 def test_a_heartbeat_changes_no_node():
     beat = raw()
     beat["status"]["conditions"][0]["lastHeartbeatTime"] = "2026-11-21T12:00:00Z"
-    assert Node.of(beat) == Node.of(raw())
+    assert ClusterNode.of(beat) == ClusterNode.of(raw())
 
 
 @pytest.mark.parametrize("ready", ["False", "Unknown"])
 def test_a_node_that_is_not_ready_is_dead_after_the_timeout(ready):
-    inventory = Inventory(nodes=(Node.of(raw(ready)),))
+    inventory = Inventory(nodes=(ClusterNode.of(raw(ready)),))
     assert not inventory.is_dead("n1", now=NOW, after_s=61)
     assert inventory.is_dead("n1", now=NOW, after_s=60)
     assert inventory.is_dead("deleted", now=NOW, after_s=60)

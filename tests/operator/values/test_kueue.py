@@ -4,8 +4,8 @@ import pytest
 
 from rightsizer_operator.values.actions import PatchJob, PatchWorkload, Requeue
 from rightsizer_operator.values.kueue import (
+    KueueWorkload,
     Queue,
-    Workload,
     gpus_of,
     part_of,
     pending_reason,
@@ -112,7 +112,7 @@ def test_a_plan_is_sized_to_its_queue_s_limit(queued):
 
 def test_a_queued_plan_shows_kueue_s_message(queued):
     waits = queued().settle()
-    waits.workloads = (Workload.of(workload(("QuotaReserved", "False", "1 more needed"))),)
+    waits.workloads = (KueueWorkload.of(workload(("QuotaReserved", "False", "1 more needed"))),)
     assert waits.settle().state == "Queued"
     assert waits.condition("Admitted")["message"] == "1 more needed"
     assert any(isinstance(action, Requeue) for action in waits.decide())
@@ -120,14 +120,14 @@ def test_a_queued_plan_shows_kueue_s_message(queued):
 
 def test_a_preempted_workload_shows_its_preemptor_and_what_it_lacks():
     raw = workload(("Preempted", "True", "by uid-2."), ("QuotaReserved", "False", "no room"))
-    assert pending_reason([Workload.of(raw)]) == "by uid-2; no room"
+    assert pending_reason([KueueWorkload.of(raw)]) == "by uid-2; no room"
 
 
 @pytest.mark.parametrize("suspend", [True, False], ids=["suspend", "resume"])
 def test_queued_jobs_are_suspended_and_resumed_through_their_workloads(queued, suspend):
     run = queued().settle()
     run.job()["spec"]["suspend"] = not suspend
-    run.workloads = (Workload(name="w", active=suspend, admitted=suspend),)
+    run.workloads = (KueueWorkload(name="w", active=suspend, admitted=suspend),)
     actions = run.edit(suspend=suspend).decide()
     assert PatchWorkload(name="w", active=not suspend) in actions
     assert not any(isinstance(action, PatchJob) for action in actions)
@@ -138,8 +138,8 @@ def test_growth_that_waits_for_quota_shows_kueue_s_message(queued):
     run.job(ready=2)["spec"]["suspend"] = False
     run.settle().edit(resources={"gpus": 3}).settle()
     run.workloads = (
-        Workload(name="w", admitted=True),
-        Workload(name="w2", replaces=True, pending_reason="1 more needed"),
+        KueueWorkload(name="w", admitted=True),
+        KueueWorkload(name="w2", replaces=True, pending_reason="1 more needed"),
     )
     assert run.settle().condition("Resizing")["message"] == "2 of 3 workers ready; 1 more needed"
 
@@ -178,7 +178,7 @@ def missed_pod(queued):
     def make(*, admitted="True", age_s=30, gated=True):
         run = queued().settle()
         run.job()["spec"]["suspend"] = False
-        run.workloads = (Workload.of(workload(("Admitted", admitted, ""))),)
+        run.workloads = (KueueWorkload.of(workload(("Admitted", admitted, ""))),)
         created = run.now - dt.timedelta(seconds=age_s)
         run.pods = (Pod(name="demo-a1-1", attempt=1, gated=gated, created=created),)
         return run

@@ -1,9 +1,9 @@
 import pytest
 
-from rightsizer_operator.values.nodes import Node, NodeRequirements, Taint, obstacle, pod_gpus
+from rightsizer_operator.values.nodes import ClusterNode, NodeRequirements, Taint, obstacle, pod_gpus
 
 LABELS = {"pool": "a", "kubernetes.io/hostname": "n1"}
-NODE = Node(name="n1", product="NVIDIA-H100-80GB-HBM3", gpus=8, labels=LABELS)
+NODE = ClusterNode(name="n1", product="NVIDIA-H100-80GB-HBM3", gpus=8, labels=LABELS)
 
 
 def affinity(*terms):
@@ -48,7 +48,7 @@ def test_a_node_is_compared_with_a_pod_s_selector_and_affinity(spec, why):
     ids=["all", "all-empty", "equal", "other-value", "other-effect"],
 )
 def test_a_taint_keeps_off_pods_that_do_not_tolerate_it(toleration, tolerated):
-    tainted = Node(name="n1", product=NODE.product, gpus=8, taints=(Taint(key="team", value="nlp"),))
+    tainted = ClusterNode(name="n1", product=NODE.product, gpus=8, taints=(Taint(key="team", value="nlp"),))
     assert bool(obstacle(tainted, NodeRequirements(tolerations=(toleration,)))) is not tolerated
 
 

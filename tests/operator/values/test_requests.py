@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rightsizer_operator.values.inventory import Inventory
-from rightsizer_operator.values.nodes import Node, NodeRequirements
+from rightsizer_operator.values.nodes import ClusterNode, NodeRequirements
 from rightsizer_operator.values.quantities import parse_amount
 from rightsizer_operator.values.requests import Allowance, Loads, allowance, least, pod_requests
 
@@ -67,7 +67,7 @@ def test_all_gpus_of_a_node_can_be_used_at_once_whatever_the_pods_on_it_request(
 def inventory(*cores, loads=None):
     """Nodes of eight GPUs and so many cores."""
     nodes = (
-        Node(name=f"n{i}", product=H100, gpus=8, allocatable={"cpu": each, "memory": 64 * GIB})
+        ClusterNode(name=f"n{i}", product=H100, gpus=8, allocatable={"cpu": each, "memory": 64 * GIB})
         for i, each in enumerate(cores)
     )
     return Inventory(nodes=tuple(nodes), loads=loads or Loads(known=True))
@@ -80,14 +80,18 @@ def test_the_share_of_a_pod_fits_on_each_node_that_it_may_use():
 
 
 def test_the_gpus_of_mig_slices_share_their_node_with_its_whole_gpus():
-    whole, sliced = (Node(name="n1", product=H100, gpus=n, allocatable={"cpu": 88.0}) for n in (4, 7))
+    whole, sliced = (ClusterNode(name="n1", product=H100, gpus=n, allocatable={"cpu": 88.0}) for n in (4, 7))
     both = Inventory(nodes=(whole, sliced), loads=Loads(known=True))
     assert both.share(NodeRequirements(), 1) == {"cpu": 8.0}
 
 
 @pytest.mark.parametrize(
     "unknown",
-    [inventory(96.0, loads=Loads()), Inventory(nodes=(Node(name="n", product=H100, gpus=8),)), Inventory()],
+    [
+        inventory(96.0, loads=Loads()),
+        Inventory(nodes=(ClusterNode(name="n", product=H100, gpus=8),)),
+        Inventory(),
+    ],
     ids=["pods", "node", "no-node"],
 )
 def test_nothing_is_known_of_a_share_without_the_pods_and_the_nodes(unknown):

@@ -3,7 +3,7 @@ import pytest
 from rightsizer_operator.cluster.cache import Cache
 from rightsizer_operator.cluster.occupancy import bound_pods
 from rightsizer_operator.values.inventory import Inventory
-from rightsizer_operator.values.nodes import Node, NodeRequirements, gpu_type, obstacle, pod_gpus
+from rightsizer_operator.values.nodes import ClusterNode, NodeRequirements, gpu_type, obstacle, pod_gpus
 from rightsizer_operator.values.snapshot import AttemptJob
 from rightsizer_operator.values.vendors import AMD, NVIDIA, VENDORS, gpus_in, vendor_of, vendors_of
 
@@ -36,7 +36,7 @@ def test_a_node_of_amd_gpus_is_read_by_its_labeller_and_its_device_plugin():
             "conditions": [{"type": "Ready", "status": "True"}],
         },
     }
-    node = Node.of(raw)
+    node = ClusterNode.of(raw)
     assert (gpu_type(node.product), node.gpus, obstacle(node, NodeRequirements())) == ("MI300X", 8, "")
 
 
@@ -62,7 +62,7 @@ SLICED = {
 
 
 def test_a_node_of_the_mig_strategy_mixed_has_whole_gpus_and_slices_by_profile():
-    nodes = [(node.place, gpu_type(node.product), node.gpus) for node in Node.all_of(SLICED)]
+    nodes = [(node.place, gpu_type(node.product), node.gpus) for node in ClusterNode.all_of(SLICED)]
     sliced = ("n1/nvidia.com/mig-1g.10gb", "H100-SXM5-80GB-MIG-1g.10gb", 28)
     assert nodes == [("n1", "H100-SXM5-80GB", 4), sliced]
 
@@ -87,7 +87,7 @@ def test_workers_on_a_slice_request_its_profile_on_nodes_that_have_it(fake_clust
     sliced = fake_cluster(
         {"resources": {"gpuTypes": ["H100-SXM5-80GB-MIG-1g.10gb"], "gpus": None, "minGPUs": None}}
     )
-    sliced.inventory = Inventory(nodes=Node.all_of(SLICED))
+    sliced.inventory = Inventory(nodes=ClusterNode.all_of(SLICED))
     job = sliced.settle().job()
     spec = job["spec"]["template"]["spec"]
     terms = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][

@@ -10,7 +10,7 @@ from rightsizer_api.quantities import parse_time
 from rightsizer_cli.kubectl_client import Client, ClusterError
 from rightsizer_engine.errors import InputError
 from rightsizer_engine.values import immutable
-from rightsizer_operator.values.nodes import Node, gpu_type, pod_gpus
+from rightsizer_operator.values.nodes import ClusterNode, gpu_type, pod_gpus
 from rightsizer_operator.values.pods import PodPhase
 from rightsizer_slurm.cluster.backend_commands import SlurmCommands
 from rightsizer_slurm.cluster.pools import engine_name
@@ -54,13 +54,13 @@ def kubernetes_job(client: Client, text: str) -> ExistingJob:
         job = client.get(resource, named["name"])
         owner = _cluster_of(job) or named["name"] if label == "ray.io/cluster" else named["name"]
         pods = client.get("pods", f"--selector={label}={owner}")["items"]
-        nodes = {raw["metadata"]["name"]: Node.of(raw) for raw in client.get("nodes")["items"]}
+        nodes = {raw["metadata"]["name"]: ClusterNode.of(raw) for raw in client.get("nodes")["items"]}
     except ClusterError as error:
         raise InputError("--kubernetes", value=text, remedy=str(error)) from None
     return _counted(text, job, pods, nodes)
 
 
-def _counted(text: str, job: Object, pods: list[Object], nodes: Mapping[str, Node]) -> ExistingJob:
+def _counted(text: str, job: Object, pods: list[Object], nodes: Mapping[str, ClusterNode]) -> ExistingJob:
     running = [pod for pod in pods if pod.get("status", {}).get("phase") == PodPhase.RUNNING]
     held: Counter[str] = Counter()
     for pod in running:

@@ -14,7 +14,7 @@ from rightsizer_operator.values.carriers import KINDS
 from rightsizer_operator.values.devices import GROUP as DEVICES_GROUP
 from rightsizer_operator.values.devices import DeviceClass, Devices
 from rightsizer_operator.values.names import LABEL_PLAN
-from rightsizer_operator.values.nodes import Node, gpu_type
+from rightsizer_operator.values.nodes import ClusterNode, gpu_type
 from rightsizer_telemetry.client import FailedQuery, PrometheusSettings
 from rightsizer_telemetry.sources import DCGM
 
@@ -141,7 +141,7 @@ def _images(client: Client) -> Iterator[Finding]:
 
 
 def _nodes(client: Client) -> Iterator[Finding]:
-    nodes = [Node.of(raw) for raw in client.get("nodes")["items"]]
+    nodes = [ClusterNode.of(raw) for raw in client.get("nodes")["items"]]
     with_gpus = [node for node in nodes if node.gpus]
     if not with_gpus and any(_claimed(client)):
         return

@@ -12,7 +12,7 @@ import sys
 
 from rightsizer_launch.worker.process_end import die_with_parent
 from rightsizer_operator.runtime.main import OperatorOptions, run
-from rightsizer_operator.values.settings import Settings
+from rightsizer_operator.values.settings import OperatorSettings
 
 
 def _become(order: dict) -> None:
@@ -27,7 +27,7 @@ def _become(order: dict) -> None:
         namespaces=tuple(order["namespaces"]),
         port=order["port"],
         lease_namespace=order["lease"],
-        settings=Settings(**order["settings"]),
+        settings=OperatorSettings(**order["settings"]),
     )
     os._exit(run(options))
 

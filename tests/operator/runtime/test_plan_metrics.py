@@ -4,9 +4,9 @@ from prometheus_client import generate_latest
 from rightsizer_api.state import State
 from rightsizer_launch.worker.metrics import TrainMetrics
 from rightsizer_operator.cluster.cache import Cache
-from rightsizer_operator.cluster.metrics import Metrics
 from rightsizer_operator.measure.agent_metrics import parse_agent_metrics
 from rightsizer_operator.reconcile.gauges import plan_gauges, plan_info
+from rightsizer_operator.runtime.plan_metrics import Metrics
 from rightsizer_operator.values.conditions import json_merge_patch
 from rightsizer_operator.values.quantities import parse_quantity
 

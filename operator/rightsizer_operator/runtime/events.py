@@ -10,7 +10,7 @@ from typing import Any
 from rightsizer_api.plan import API_VERSION, KIND
 from rightsizer_api.quantities import format_time
 from rightsizer_operator.cluster.client import ApiError, KubeClient
-from rightsizer_operator.cluster.metrics import Metrics
+from rightsizer_operator.runtime.plan_metrics import Metrics
 from rightsizer_operator.values.actions import EmitEvent
 from rightsizer_operator.values.names import FIELD_MANAGER
 from rightsizer_operator.values.snapshot import log_fields

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from rightsizer_operator.cluster.lease import run_elected
+from rightsizer_operator.runtime.leader import run_elected
 
 
 class InvalidJsonClient:

@@ -4,8 +4,8 @@ import datetime as dt
 import pytest
 
 from rightsizer_operator.cluster.client import ApiError
-from rightsizer_operator.cluster.events import EventRecorder, event
-from rightsizer_operator.cluster.metrics import Metrics
+from rightsizer_operator.runtime.events import EventRecorder, event
+from rightsizer_operator.runtime.plan_metrics import Metrics
 from rightsizer_operator.values.actions import EmitEvent
 
 PLAN = {"metadata": {"name": "demo", "namespace": "team", "uid": "u1", "resourceVersion": "7"}}
