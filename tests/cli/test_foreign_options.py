@@ -26,7 +26,7 @@ from rightsizer_cli.main import execute
         ("-m", "use --model"),
     ],
 )
-def test_an_option_of_another_tool_is_answered_with_ours(typed, ours, capsys):
+def test_an_option_of_another_tool_suggests_ours(typed, ours, capsys):
     assert execute(["plan", "--model", "gpt2", typed, "3"]) == 2
     error = capsys.readouterr().err
     assert f"No such option: {typed}; {ours}" in error

@@ -34,7 +34,7 @@ def test_no_arguments_shows_help(capsys):
 
 
 @pytest.mark.parametrize("args", [["--version"], ["-V"], ["version"]], ids=" ".join)
-def test_version_is_told(args, capsys):
+def test_version_is_printed(args, capsys):
     assert execute(args) == 0
     assert capsys.readouterr().out.startswith("rightsizer ")
 
@@ -44,7 +44,7 @@ def test_a_plan_exits_with_0(capsys):
     assert capsys.readouterr().out.startswith("8 A100-SXM4-40GB")
 
 
-def test_no_plan_exits_with_3_and_says_what_binds(capsys):
+def test_no_plan_exits_with_3_and_names_the_binding_limit(capsys):
     assert execute(["plan", *SMALL, "--deadline", "1m"]) == 3
     out = capsys.readouterr().out
     assert out.startswith("no plan: ")
@@ -178,7 +178,7 @@ def test_crd_is_the_committed_one(capsys):
 
 
 @pytest.mark.parametrize("error", [ShellDetectionFailure(), OSError("ps not found")], ids=["none", "no-ps"])
-def test_an_undetected_shell_is_told_with_what_to_do(error):
+def test_an_undetected_shell_is_reported_with_the_remedy(error):
     def detect():
         raise error
 
@@ -188,7 +188,7 @@ def test_an_undetected_shell_is_told_with_what_to_do(error):
     assert "_RIGHTSIZER_COMPLETE=source_bash rightsizer" in why
 
 
-def test_windows_is_told_where_it_runs():
+def test_windows_users_get_the_pointer_to_wsl():
     script = "import os; os.name = 'nt'; from rightsizer_cli.start import main; main()"
     done = subprocess.run([sys.executable, "-c", script, "plan"], check=False, capture_output=True, text=True)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)

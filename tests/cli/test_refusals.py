@@ -125,7 +125,7 @@ def test_every_command_is_listed_here():
 
 
 @pytest.mark.parametrize(("line", "given"), (PRINTING | ELSEWHERE).items(), ids=PRINTING | ELSEWHERE)
-def test_an_answer_on_a_full_disk_is_one_line(line, given, place, capsys):
+def test_an_output_on_a_full_disk_is_one_line(line, given, place, capsys):
     with open("/dev/full", "w") as full, contextlib.redirect_stdout(full):
         code = run(line, *given)
     refused(code, capsys.readouterr().err)
@@ -183,7 +183,7 @@ def test_the_monitor_of_a_user_without_a_home_is_one_line(place, capsys):
 
 @pytest.mark.parametrize(("closed", "code", "said"), [(">&-", 1, 1), ("2>&-", 0, 0), ("<&-", 0, 0)])
 @pytest.mark.parametrize("module", ["cli.start", "cli.kubectl.main"])
-def test_an_answer_is_not_lost_on_a_closed_stdout(module, closed, code, said):
+def test_an_output_is_not_lost_on_a_closed_stdout(module, closed, code, said):
     program = f"from rightsizer_{module} import main; main()"
     shell = f'"$0" -c "{program}" --help {closed}'
     done = subprocess.run(["sh", "-c", shell, sys.executable], check=False, capture_output=True, text=True)

@@ -84,7 +84,7 @@ def test_a_count_may_be_written_in_many_ways(document, written):
     assert loads(text).spec.workload.tokens in {10**9, "1B", "1000M"}
 
 
-def test_a_moment_stays_what_was_written(document):
+def test_a_timestamp_survives_the_round_trip(document):
     text = yaml.safe_dump(document()).replace("finishWithin: 72h", "finishBy: 2026-09-30T18:00:00+02:00")
     assert loads(text).model_dump(mode="json")["spec"]["deadline"]["finishBy"] == "2026-09-30T16:00:00Z"
 

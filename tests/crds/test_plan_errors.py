@@ -151,7 +151,7 @@ def test_the_example_is_accepted(document):
     assert plan.spec.launch.restarts.limit == 10
 
 
-def test_the_misspelling_comes_before_what_it_leaves_missing(document):
+def test_the_misspelling_is_reported_before_the_missing_field(document):
     with pytest.raises(PlanError, match="mdoel: unknown field; did you mean model") as caught:
         validate(document({"spec.mdoel": {"name": "x"}, "spec.model": None}))
     assert [other.field for other in caught.value.others] == ["spec.model"]
@@ -163,7 +163,7 @@ def test_what_kubernetes_adds_to_metadata_is_ignored(document):
 
 
 @pytest.mark.parametrize("document_", [None, [], "text", 5], ids=repr)
-def test_what_is_no_mapping_is_refused(document_):
+def test_a_document_that_is_no_mapping_is_refused(document_):
     with pytest.raises(InputError, match="is not a mapping; start with apiVersion"):
         validate(document_)
 

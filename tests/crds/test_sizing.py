@@ -220,7 +220,7 @@ def test_a_plan_becomes_a_report(ask, small):
     assert sum(report["memoryByCauseGiB"].values()) == pytest.approx(report["memoryGiB"], rel=1e-3)
 
 
-def test_a_report_says_how_much_was_measured_like_the_plan(ask, small):
+def test_a_report_states_the_evidence_behind_the_plan(ask, small):
     found = sizing.report(size(ask(small))).familiarity
     assert found.level.endswith("measured")
     assert [f.facet for f in found.facets] == ["stack", "gpu", "method", "sequence", "kind", "precision"]
@@ -287,7 +287,7 @@ def test_a_job_is_elastic_where_it_may_be_resized_and_can_resume(ask, changes, e
     ("framework", "said"),
     [("megatron-lm", True), ("torchtitan", False), ("deepspeed", True), ("deepspeed-zero3", False)],
 )
-def test_a_plan_says_that_its_stack_is_never_resized(ask, framework, said):
+def test_a_plan_notes_that_its_stack_is_never_resized(ask, framework, said):
     notes = ask({"spec.launch.framework": framework}).notes
     assert any(note.startswith("never resized: ") for note in notes) is said
 

@@ -45,14 +45,14 @@ def test_a_short_run_takes_the_batch_that_suits_its_compute():
 
 
 @pytest.mark.parametrize("gpus", [("A100",), ("H800", "A100"), ()], ids=["no fp8", "one without", "unnamed"])
-def test_a_gpu_without_fp8_is_sized_in_bf16_and_the_plan_says_so(gpus):
+def test_a_gpu_without_fp8_is_sized_in_bf16_with_a_note(gpus):
     found, spec = _workload(gpus), WorkloadSpec(tokens="14.8T")
     assert found.precision is Precision.BF16
     assert recipe_notes(spec, found, OWN, _gpus(*gpus))[-1].endswith("sized in bf16")
 
 
 @pytest.mark.parametrize("own", [OWN, None], ids=["recipe", "no recipe"])
-def test_gpus_before_ampere_are_sized_in_fp16_and_the_plan_says_so(own):
+def test_gpus_before_ampere_are_sized_in_fp16_with_a_note(own):
     found = _workload(("V100", "T4"), own=own)
     assert found.precision is Precision.FP16
     notes = recipe_notes(WorkloadSpec(tokens="14.8T"), found, own, _gpus("V100", "T4"))
@@ -63,7 +63,7 @@ def test_one_gpu_type_with_bf16_keeps_it_the_default():
     assert _workload(("V100", "A100"), own=None).precision is Precision.BF16
 
 
-def test_without_a_recipe_the_usual_values_are_assumed_and_nothing_is_said():
+def test_without_a_recipe_the_usual_values_are_assumed_without_a_note():
     found = _workload(own=None)
     assert (found.sequence_tokens, found.precision) == (8192, Precision.BF16)
     assert recipe_notes(WorkloadSpec(tokens="14.8T"), found, None, []) == ()

@@ -125,7 +125,7 @@ def resized(folder, *, broken=0, enough):
 
 
 @pytest.mark.torchrun
-def test_a_run_with_too_many_workers_shrinks_and_the_loss_goes_on(tmp_path):
+def test_a_run_with_too_many_workers_shrinks_and_its_loss_continues(tmp_path):
     finished, resizer, notes, records = resized(
         tmp_path, enough=lambda totals: totals.attempt == 2 and totals.workers == 1 and totals.step > 20
     )
@@ -165,7 +165,7 @@ def test_a_resumed_run_remembers_its_resizes_and_the_sizes_that_failed():
     assert (history.last_resize_s, history.failed_gpus, history.first_gpus) == (30.0, (1,), 2)
 
 
-def test_a_machine_s_sizes_move_with_what_was_measured():
+def test_a_machine_s_sizes_follow_the_measurements():
     answer, clusters = planned()
     scaling = scaling_of(answer.request, answer.option, clusters)
     rate = answer.option.tokens_per_s

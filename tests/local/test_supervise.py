@@ -213,7 +213,7 @@ def test_a_dead_agent_is_replaced_and_is_no_failure_of_its_own(tmp_path):
     ],
     ids=["saved", "not-saved", "no-step", "completed"],
 )
-def test_a_stop_saves_first_and_says_what_was_saved(tmp_path, records, done, ending, note):
+def test_a_stop_saves_first_and_prints_the_saved_step(tmp_path, records, done, ending, note):
     def attempt(spec):
         job = FakeJob(spec, agents=2)
         job.steps_when_stopped, job.done_when_stopped = records, done

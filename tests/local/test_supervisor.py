@@ -68,7 +68,7 @@ def kill_a_worker(totals, _job):
     os.kill(totals.pids[-1], signal.SIGKILL)
 
 
-def test_a_lost_worker_is_replaced_and_a_stop_is_saved_and_fewer_go_on(tmp_path):
+def test_a_lost_worker_is_replaced_a_stop_saves_and_fewer_workers_resume(tmp_path):
     job, stop = spec(tmp_path, workers=2, steps=10_000), StopFlag()
 
     def kill_then_stop(totals, running):

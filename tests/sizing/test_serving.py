@@ -70,7 +70,7 @@ def test_a_linear_layer_keeps_a_state_of_constant_size(model: str) -> None:
     assert sequence_bytes(network, 0) == 2 * network.linear_layers * network.linear_state > 0
 
 
-def test_the_answer_meets_the_demand_below_full_load() -> None:
+def test_the_replicas_meet_the_demand_below_full_load() -> None:
     found = serve(lookup.model("Llama 3.1 70B"), lookup.cluster("H100"), ONE)
     assert isinstance(found, ServingPlan)
     assert found.replicas * found.replica.requests_per_s * 0.8 >= ONE.requests_per_s
@@ -100,7 +100,7 @@ def test_fewer_bits_take_less_memory_and_no_more_gpus() -> None:
     assert narrow.gpus <= wide.gpus
 
 
-def test_a_model_too_large_for_any_replica_is_its_own_answer() -> None:
+def test_a_model_too_large_for_any_replica_has_its_own_result() -> None:
     assert isinstance(serve(lookup.model("Kimi K2 1T"), lookup.cluster("T4"), ONE), ModelTooLarge)
 
 

@@ -92,7 +92,7 @@ def daemon(tmp_path: Path, fake_slurm) -> Daemon:
 
 
 @pytest.mark.slow
-def test_it_sizes_while_slurm_answers_and_when_it_does_not_and_ends_on_sigterm(daemon, fake_slurm) -> None:
+def test_it_sizes_while_slurm_responds_or_not_and_ends_on_sigterm(daemon, fake_slurm) -> None:
     with daemon.running() as process:
         daemon.until(process, daemon.logs("listening at"))
         daemon.until(process, lambda: daemon.ask().startswith("RIGHTSIZER 1 OK\n"))
@@ -123,7 +123,7 @@ def test_a_slow_question_is_held_and_sized_when_its_job_is_found(daemon, fake_sl
 
 
 @pytest.mark.slow
-def test_what_is_held_when_it_ends_is_released_and_so_without_a_daemon(daemon, fake_slurm) -> None:
+def test_held_jobs_are_released_at_its_end_and_without_a_daemon(daemon, fake_slurm) -> None:
     with daemon.running() as process:
         daemon.until(process, daemon.logs("listening at"))
         fake_slurm.prints("squeue", held_job("12ab0"))

@@ -95,7 +95,7 @@ def test_a_file_with_a_gpus_section_gets_no_second_heading(slurm, tmp_path):
     ],
     ids=["answers", "other version", "not allowed", "gone", "hangs"],
 )
-def test_the_daemon_is_asked(slurm, answer, status, text):
+def test_the_daemon_is_queried(slurm, answer, status, text):
     def ask(_at):
         if isinstance(answer, OSError):
             raise answer

@@ -21,7 +21,7 @@ def vector(*values, **more):
     return httpx.Response(200, json=body)
 
 
-def test_an_instant_answer_is_rows():
+def test_an_instant_response_is_rows():
     with client(lambda _: vector("1.5")) as prometheus:
         assert prometheus.instant("up") == [Row(labels={"job": "a"}, time_s=5.0, value=1.5)]
 
@@ -39,7 +39,7 @@ def test_a_question_is_posted_under_the_prefix_with_its_own_time_limit():
     assert seen == [("POST", "/prefix/api/v1/query", asked)]
 
 
-def test_a_range_answer_is_series():
+def test_a_range_response_is_series():
     series = {"metric": {"job": "a"}, "values": [[1, "2"], [3, "NaN"]]}
     body = {"status": "success", "data": {"resultType": "matrix", "result": [series]}}
     with client(lambda _: httpx.Response(200, json=body)) as prometheus:
@@ -71,14 +71,14 @@ GARBAGE = {
 }
 
 
-def test_an_error_of_the_api_server_s_proxy_is_told():
+def test_an_error_of_the_api_server_s_proxy_is_reported():
     refused = httpx.Response(503, json={"kind": "Status", "message": "no endpoints available"})
     with client(lambda _: refused) as prometheus:
         assert prometheus.instant("up") == FailedQuery(reason="HTTP 503: no endpoints available")
 
 
 @pytest.mark.parametrize("answer", GARBAGE.values(), ids=GARBAGE)
-def test_what_is_no_sound_answer_is_unknown_with_a_reason(answer):
+def test_an_invalid_response_is_unknown_with_a_reason(answer):
     with client(lambda _: answer) as prometheus:
         found = prometheus.instant("up")
     assert isinstance(found, FailedQuery)

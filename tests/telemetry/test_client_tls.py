@@ -98,7 +98,7 @@ def test_a_server_of_the_stated_authority_is_believed_and_gets_the_token(
     assert told == ["Bearer first", "Bearer second"]
 
 
-def test_a_server_of_another_authority_is_told_nothing(serving, file, tmp_path):
+def test_a_server_of_another_authority_gets_no_request(serving, file, tmp_path):
     port, told = serving("localhost")
     token = tmp_path / "token"
     token.write_text("secret")
@@ -123,7 +123,7 @@ def test_a_certificate_for_another_name_is_not_believed(authority, serving, file
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["ours", "nobody-s"])
-def test_a_server_that_asks_who_we_are_is_shown_our_certificate(authority, serving, file, known):
+def test_a_server_that_requires_a_client_certificate_gets_ours(authority, serving, file, known):
     port, told = serving("localhost", clients=authority)
     ours = (authority if known else trustme.CA()).issue_cert("client.test")
     found = ask(

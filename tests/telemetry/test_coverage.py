@@ -45,7 +45,7 @@ def test_raw_series_that_cover_more_win(seconds):
     assert "recording-rules.yaml" in coverage.notes[0]
 
 
-def test_a_part_of_the_window_is_said():
+def test_a_partial_window_is_reported():
     coverage = found(**{RULES: 100, REQUESTED: 1000})
     assert coverage.gpu_s == 100
     assert coverage.notes == ("GPU metrics cover 1m40s of the 16m40s asked",)
@@ -57,7 +57,7 @@ def test_requests_alone_leave_the_idle_share_unknown():
     assert "no exporter reports how busy" in coverage.notes[0]
 
 
-def test_signals_that_miss_mig_are_said():
+def test_signals_without_mig_are_reported():
     assert any("MIG" in note for note in found(**{UTIL: 1000, REQUESTED: 1000}).notes)
 
 

@@ -55,7 +55,7 @@ def test_savings_are_the_gpus_too_many_dearest_first():
     assert (found.gpu_h, found.usd) == (6 * 168, 12 * 168)
 
 
-def test_the_page_opens_with_what_to_do_and_what_it_saves():
+def test_the_page_opens_with_the_advice_and_its_savings():
     text = words(page(report(FULL, HALF, IDLE, ENDED)))
     assert text.index("2,016 GPU-h, $4,032, could have been saved") < text.index(
         "Give it 4 GPUs instead of 8"
@@ -79,7 +79,7 @@ def test_the_page_opens_with_what_to_do_and_what_it_saves():
     ],
     ids=["all needed", "unmeasured", "partly measured", "no price", "one without price", "many"],
 )
-def test_the_page_says_what_it_cannot_advise(workloads, said):
+def test_the_page_lists_the_advice_that_it_cannot_give(workloads, said):
     assert said in words(page(report(*workloads)))
 
 
@@ -90,7 +90,7 @@ def test_names_are_escaped_and_wide_parts_scroll_on_a_phone():
     assert html.count('<div class="scroll">') == html.count("<svg") + html.count("<table")
 
 
-def test_a_late_plan_is_not_told_to_give_gpus_back():
+def test_a_late_plan_gets_no_advice_to_give_gpus_back():
     late = frozenset({("kubernetes", "", "nlp", "half")})
     text = words(page(replace(report(HALF, IDLE), late=late)))
     assert "Give it 4 GPUs" not in text

@@ -17,23 +17,23 @@ from rightsizer_telemetry.dashboards.grafana import DASHBOARDS
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_the_agent_serves_what_is_declared():
+def test_the_agent_serves_the_declared_metrics():
     assert dict(names.AGENT) == NAMES
 
 
-def test_the_operator_serves_what_is_declared():
+def test_the_operator_serves_the_declared_metrics():
     found = Metrics().registry.collect()
     assert {family.name + "_total" * (family.type == "counter") for family in found} == set(names.OPERATOR)
 
 
-def test_slurms_monitor_and_daemon_serve_what_is_declared(tmp_path):
+def test_slurms_monitor_and_daemon_serve_the_declared_metrics(tmp_path):
     slurm = Slurm()
     releases = Releases(TicketStore(tmp_path / "state.db"), slurm, SlurmCommands(slurm), SiteConfig())
     found = [*SweepMetrics(cluster="c").collect(), *releases.collect()]
     assert {family.name + "_total" * (family.type == "counter") for family in found} == set(names.SLURM)
 
 
-def test_the_rules_record_what_is_declared():
+def test_the_rules_record_the_declared_series():
     recorded = {rule.record for group in rules.groups() for rule in group.rules}
     assert recorded == set(names.RECORDED)
 

@@ -155,13 +155,13 @@ def test_a_server_that_is_down_or_in_another_time_yields_nothing(now):
     [(ANSWERS, None), ({}, "Prometheus does not show it: the newest sample has no known age")],
     ids=["shown", "not-shown"],
 )
-def test_a_job_is_read_or_its_reason_is_told(answers, missing):
+def test_a_job_is_read_or_has_a_reason(answers, missing):
     client = Prometheus(answers, now=NOW + 299.0)
     found = read_shown(client, [JOB], clock=lambda: NOW)["k"]
     assert found == (Missing(reason=missing) if missing else read(client, [JOB], clock=lambda: NOW)["k"])
 
 
-def test_many_jobs_are_asked_for_in_parts():
+def test_many_jobs_are_queried_in_parts():
     client = Prometheus()
     jobs = [MonitoredJob(key=i, executor="slurm", workload=str(i)) for i in range(401)]
     found = read(client, jobs, interval_s=30.0, clock=lambda: NOW)

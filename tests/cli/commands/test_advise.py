@@ -60,7 +60,7 @@ def test_the_rate_is_read_from_the_stacks_own_lines(lines, tokens_per_s, step):
     ],
     ids=lambda text: text[:20],
 )
-def test_a_log_without_a_rate_says_what_it_looks_for(text):
+def test_a_log_without_a_rate_is_refused_with_the_expected_form(text):
     with pytest.raises(InputError, match="Megatron-LM's iteration time"):
         rate_of(text, batch_tokens=1.0, gpus=1)
 
@@ -92,7 +92,7 @@ def test_a_late_job_needs_more_gpus(capsys):
     assert found["gpus"] > 64
 
 
-def test_a_log_gives_the_rate_and_what_is_trained(tmp_path, capsys):
+def test_a_log_gives_the_rate_and_the_model(tmp_path, capsys):
     log = tmp_path / "train.log"
     log.write_text("\n".join(MEGATRON.format(n=n, ms=8000.0) for n in (500, 1000)))
     found = advice(

@@ -57,7 +57,7 @@ def test_a_measured_table_changes_later_plans(tmp_path, kept, capsys):
 
 
 @pytest.mark.parametrize("command", ["plan", "explain"])
-def test_what_was_measured_is_said_to_people(tmp_path, kept, capsys, command):
+def test_the_report_prints_the_measurements(tmp_path, kept, capsys, command):
     execute(["calibrate", "--runs", table(tmp_path, ROW)])
     assert execute([command, *PLAN[1:]]) == 0
     said = " ".join(capsys.readouterr().out.split())

@@ -175,7 +175,7 @@ def test_a_gap_of_the_cluster_is_one_line(changes, status, line):
     assert line in gaps[0].line
 
 
-def test_an_api_server_that_does_not_answer_is_the_only_finding():
+def test_an_unresponsive_api_server_is_the_only_finding():
     found = on_cluster(namespaces=None)
     assert [finding.subject for finding in found] == ["API server"]
 

@@ -16,7 +16,7 @@ def test_one_layout_is_a_step_time_and_a_memory(capsys):
     assert "Finish" not in out
 
 
-def test_json_holds_what_was_asked_and_nothing_of_the_run(capsys):
+def test_json_holds_the_request_and_nothing_of_the_run(capsys):
     layout = ["--gpus", "64", "--tp", "8", "--pp", "8", "--micro-batch", "2", "--sharding", "Zero1"]
     assert execute([*MODEL, *layout, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -35,7 +35,7 @@ def test_a_data_set_makes_a_whole_run(capsys):
     assert "Finish" in capsys.readouterr().out
 
 
-def test_a_layout_that_does_not_fit_says_so(capsys):
+def test_a_layout_that_does_not_fit_is_marked(capsys):
     assert execute([*MODEL, "--gpus", "1", "--tokens", "1B", "--global-batch", "8k"]) == 0
     assert "does NOT fit" in capsys.readouterr().out
 

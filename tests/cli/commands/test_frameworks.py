@@ -10,7 +10,7 @@ def _listed(capsys, *args):
     return {row["name"]: row for row in json.loads(capsys.readouterr().out)}
 
 
-def test_frameworks_are_listed_with_what_is_known_of_each(capsys):
+def test_frameworks_are_listed_with_their_evidence(capsys):
     listed = _listed(capsys)
     said = {name: (row["launch"], row["resize"]) for name, row in listed.items()}
     observers = {name: row["measured_by"] for name, row in listed.items()}

@@ -83,7 +83,7 @@ def test_without_matplotlib_the_extra_is_named():
         check_plot(Path("curve.svg"), find=absent)
 
 
-def test_no_plan_draws_nothing_and_says_so(tmp_path, capsys):
+def test_no_plan_draws_nothing_and_prints_a_note(tmp_path, capsys):
     assert execute([*PLAN, "--deadline", "10s", "--plot", str(tmp_path / "curve.svg")]) == 3
     assert "--plot" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())

@@ -83,7 +83,7 @@ def factors(said):
     return float(before), float(after)
 
 
-def test_the_next_plan_is_narrower_and_says_how_much(probe):
+def test_the_next_plan_is_narrower_by_a_printed_amount(probe):
     said = probe(Instant(slower=1.1))
     before, after = factors(said)
     assert after < 0.85 * before

@@ -27,7 +27,7 @@ def test_no_data_in_json_is_no_number(served, capsys):
     assert set(json.loads(capsys.readouterr().out)) == {"noData", "remedy"}
 
 
-def test_held_gpus_that_nobody_measures_are_unknown(served, capsys):
+def test_unmeasured_held_gpus_are_unknown(served, capsys):
     stand_in = StandIn({"requested": 86400.0}, {"workload_requested": 1920.0, "kube_pod_container": 1920.0})
     code = execute(["report", "--prometheus", served(stand_in)])
     first = capsys.readouterr().out.splitlines()[0]
@@ -42,7 +42,7 @@ def test_a_window_longer_than_the_data_is_reported(served, capsys):
     assert "GPU metrics cover 3d of the 30d asked" in capsys.readouterr().out
 
 
-def test_json_says_what_it_was_read_from(served, capsys):
+def test_json_names_its_source(served, capsys):
     url = served(StandIn({"DCGM_FI_DEV_GPU_UTIL": 86400.0, "requested": 86400.0}))
     assert execute(["report", "--json", "--prometheus", url]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -118,7 +118,7 @@ def kubectl(tmp_path, monkeypatch):
     return install
 
 
-def test_the_first_service_that_answers_is_asked_through_kubectl(kubectl, served, capsys):
+def test_the_first_reachable_service_is_queried_through_kubectl(kubectl, served, capsys):
     kubectl(VM, PLAIN, url=served(StandIn(BUSY, DAY_OF_FOUR)))
     code = execute(["report"])
     out, err = capsys.readouterr()
@@ -131,7 +131,7 @@ def test_the_first_service_that_answers_is_asked_through_kubectl(kubectl, served
     [([OTHER], 0, "no service is labelled as one"), ([VM], 0, "m/vm:8481: HTTP 503"), ([], 1, "no message")],
     ids=["none", "silent", "no cluster"],
 )
-def test_a_cluster_without_a_server_says_what_was_tried(kubectl, capsys, services, code, words):
+def test_a_cluster_without_a_server_lists_the_attempts(kubectl, capsys, services, code, words):
     kubectl(*services, code=code)
     assert execute(["report"]) == 2
     err = capsys.readouterr().err

@@ -132,7 +132,7 @@ def test_every_command_with_json_has_a_schema_and_is_run_here():
 
 
 @pytest.mark.parametrize(("name", "given"), CASES.values(), ids=CASES)
-def test_the_output_is_as_the_schema_says(name, given, place, capsys):
+def test_the_output_matches_the_schema(name, given, place, capsys):
     found = printed(name, [word.format(**place) for word in given], capsys)
     assert found
     Draft202012Validator(SCHEMAS[name]).validate(found)

@@ -41,6 +41,6 @@ def test_a_network_that_does_not_generate_is_refused(capsys):
     assert "decoders" in capsys.readouterr().err
 
 
-def test_without_a_plan_the_answer_is_still_given(capsys):
+def test_without_a_plan_the_serving_estimate_is_still_printed(capsys):
     assert execute([*PLAN[:4], "100T", *PLAN[5:], "--max-gpus", "8", "--serve", SERVE]) == 3
     assert "Serving it" in capsys.readouterr().out

@@ -48,7 +48,7 @@ def test_the_headline_is_the_range_over_all_assumptions(tmp_path, capsys):
     assert found["gpuHoursChange"] == [min(changes), max(changes)]
 
 
-def test_a_row_that_loses_is_said(tmp_path, capsys):
+def test_a_losing_row_is_reported(tmp_path, capsys):
     """With even scaling and loose deadlines no policy can save anything."""
     args = [written(tmp_path, TRACE), "--deadlines", "1:3", "--scaling", "even"]
     found = answer(capsys, *args)
@@ -57,7 +57,7 @@ def test_a_row_that_loses_is_said(tmp_path, capsys):
     assert "Not better in either than: " in capsys.readouterr().out
 
 
-def test_one_seed_gives_one_answer_and_another_another(tmp_path, capsys):
+def test_the_result_follows_the_seed(tmp_path, capsys):
     trace = written(tmp_path, TRACE, "jobs.csv.gz")
     first, again, other = (answer(capsys, trace, "--seed", seed) for seed in ("1", "1", "2"))
     assert first == again
@@ -66,7 +66,7 @@ def test_one_seed_gives_one_answer_and_another_another(tmp_path, capsys):
     assert first != other
 
 
-def test_what_the_trace_says_is_not_drawn(tmp_path, capsys):
+def test_values_in_the_trace_are_not_drawn_at_random(tmp_path, capsys):
     text = f"{HEADER},deadline_utc\n2017-10-03T08:00:00Z,36000,8,a,2017-10-04T08:00:00Z\n"
     found = answer(capsys, written(tmp_path, text), "--scaling", "0.5")
     assert found["jobsWithDeadline"] == len(found["cases"]) == 1
@@ -74,7 +74,7 @@ def test_what_the_trace_says_is_not_drawn(tmp_path, capsys):
     assert found["gpuHoursChange"][0] < -0.2
 
 
-def test_people_read_the_range_first_and_what_was_assumed(tmp_path, capsys):
+def test_the_output_has_the_range_first_and_the_assumptions(tmp_path, capsys):
     assert execute(["simulate", written(tmp_path, TRACE)]) == 0
     out = capsys.readouterr().out
     assert "against static requests over 6 assumptions: " in out.splitlines()[0]

@@ -15,7 +15,7 @@ def test_without_options_it_lists_and_writes_nothing(tmp_path, capsys):
     assert not list(tmp_path.iterdir())
 
 
-def test_place_writes_and_says_what_is_next(tmp_path, capsys):
+def test_place_writes_and_prints_the_next_step(tmp_path, capsys):
     assert install("--place", "--etc", "/opt/slurm/etc", "--root", tmp_path) == 0
     said = capsys.readouterr().out
     assert (tmp_path / "opt/slurm/etc/job_submit.lua").exists()

@@ -79,7 +79,7 @@ def test_a_resize_is_done_when_every_worker_of_the_new_size_is_there(plan):
     assert waited(resized(2), unobserved, changing, plan) == (0, lines)
 
 
-def test_a_size_that_cannot_be_exits_with_3_and_says_why(plan):
+def test_an_impossible_size_exits_with_3_and_its_reason(plan):
     says(plan, Ready="Running", Sized=("False", "InsufficientGPUs", "needs 16"))
     assert waited(resized(16), plan) == (3, ["InsufficientGPUs: needs 16"])
 
@@ -115,6 +115,6 @@ def test_help_is_quick_and_imports_nothing_heavy():
     assert not {"numpy", "pydantic", "kubernetes", "kopf", "rich", "yaml"} & set(modules)
 
 
-def test_no_change_asked_for_is_a_mistake_in_one_line(capsys):
+def test_a_request_without_a_change_is_one_line_of_error(capsys):
     assert execute(["resize", "demo"]) == 2
     assert capsys.readouterr().err.startswith("error: --gpus: give --gpus, or the limits")

@@ -9,7 +9,7 @@ def told(plan, *events):
     return "\n".join(describe.why(plan, events, NOW))
 
 
-def test_a_running_plan_tells_its_state_size_time_and_pace(plan):
+def test_a_running_plan_shows_its_state_size_time_and_rate(plan):
     text = told(plan)
     assert text.startswith("demo is Running: it trains, for 1h.")
     assert "Size: 2 x H100-SXM5-80GB, DP 2 (requested: at least 1, at most 8)." in text
@@ -17,7 +17,7 @@ def test_a_running_plan_tells_its_state_size_time_and_pace(plan):
     assert "25% done at step 40; 0.90 x the prediction; 1 restarts." in text
 
 
-def test_a_late_plan_says_by_how_much_and_what_may_help(plan):
+def test_a_late_plan_shows_its_delay_and_remedies(plan):
     plan["status"]["eta"] = "2026-11-22T15:00:00Z"
     text = told(says(plan, Ready="Running", DeadlineAtRisk=("True", "Late", "")))
     assert "Late: it ends 2026-11-22T15:00:00Z, 3h after its deadline." in text
@@ -30,7 +30,7 @@ def test_a_queued_plan_repeats_the_queues_words(plan):
     assert "Message: insufficient unused quota." in text
 
 
-def test_an_edit_that_cannot_be_carried_out_is_told_beside_what_runs(plan):
+def test_an_impossible_edit_is_shown_beside_the_running_size(plan):
     text = told(says(plan, Ready="Running", Sized=("False", "InsufficientGPUs", "needs 16")))
     assert "The latest spec cannot be applied (InsufficientGPUs): needs 16." in text
 
@@ -53,11 +53,11 @@ def test_every_state_has_a_meaning(plan, state):
 
 
 @pytest.mark.parametrize("state", State)
-def test_every_next_step_can_be_said(plan, state):
+def test_every_next_step_has_a_text(plan, state):
     assert "{" not in describe.next_step(says(plan, Ready=("False", state, "")))
 
 
-def test_a_staged_plan_tells_its_opening_and_whether_it_was_resized_since(plan):
+def test_a_staged_plan_shows_its_opening_and_later_resizes(plan):
     plan["status"]["sizing"]["opening"] = {"text": "open with 2 H100-SXM5-80GB; reserve 8"}
     assert "Plan: open with 2 H100-SXM5-80GB; reserve 8. It was not resized" in told(plan)
     plan["status"]["resizes"] = [

@@ -30,7 +30,7 @@ def test_a_live_plan_is_sized_on_the_clusters_own_gpus(plan):
     assert found.option.gpus <= 8
 
 
-def test_a_cluster_without_gpus_is_said_in_one_line(plan):
+def test_a_cluster_without_gpus_is_one_line_of_error(plan):
     with pytest.raises(ValueError, match="no GPU nodes"):
         asked(plan, [])
 

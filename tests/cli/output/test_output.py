@@ -61,7 +61,7 @@ def test_yaml_is_a_manifest_that_plans_the_same(capsys, tmp_path):
     assert printed(capsys, "plan", str(file)) == printed(capsys, "plan", *SMALL)
 
 
-def test_yaml_says_what_a_plan_lacks_to_be_run(capsys, tmp_path):
+def test_yaml_lists_the_missing_fields_for_a_run(capsys, tmp_path):
     text = printed(capsys, "plan", *SMALL, "-o", "yaml")
     assert "# This plan can be sized. To run it, name the training script" in text
     file = tmp_path / "plan.yaml"
@@ -98,7 +98,7 @@ def test_the_table_has_every_part(word, capsys):
     assert word in printed(capsys, "plan", *SMALL)
 
 
-def test_explain_tells_where_constants_come_from(capsys):
+def test_explain_names_the_sources_of_constants(capsys):
     said = json.loads(printed(capsys, "explain", *SMALL, "--json"))
     assert len(said["parameters"]) > 50
     assert all(p["meaning"] and p["unit"] for p in said["parameters"])
@@ -127,6 +127,6 @@ def test_little_known_plans_advise_a_probe_and_well_known_ones_do_not(capsys):
     assert (known["level"], known["advice"]) == ("partly measured", "")
 
 
-def test_explain_and_estimate_say_what_was_measured(capsys):
+def test_explain_and_estimate_state_the_evidence(capsys):
     assert "Measured like this: " in printed(capsys, "explain", *SMALL)
     assert "Measured like this: " in printed(capsys, "estimate", *STRANGE[:-2])

@@ -17,6 +17,6 @@ NETWORK = "Assumed: the network between nodes ("
     ],
     ids=["typical nodes", "named nodes", "one node"],
 )
-def test_a_plan_says_which_network_it_assumed_between_nodes(options, said, capsys):
+def test_a_plan_names_the_assumed_network_between_nodes(options, said, capsys):
     assert execute([*ASKED, *options]) == 0
     assert (NETWORK in capsys.readouterr().out) is said

@@ -38,7 +38,7 @@ def test_a_lever_leads_to_a_page_that_plans(answer):
     assert answered(changed, calibrate=False).feasible
 
 
-def test_no_plan_is_an_answer_too():
+def test_no_plan_is_a_result():
     late = answered(QUESTION | {"deadline": "1m", "max_gpus": "8"})
     assert not late.feasible
     assert late.verdict.startswith("no plan: deadline")

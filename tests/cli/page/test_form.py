@@ -20,12 +20,12 @@ def test_every_field_is_an_option_of_the_command(capsys):
     assert [name for name in names if f"--{name.replace('_', '-')}" not in shown] == []
 
 
-def test_a_query_asks_what_the_flags_ask():
+def test_a_query_gives_the_same_request_as_the_flags():
     _, request = read(None, *options(QUESTION))
     assert (request.max_gpus, request.workload.tokens) == (8, 1e9)
 
 
-def test_the_command_says_the_same():
+def test_the_command_states_the_same_request():
     words = shlex.split(command(QUESTION | {"model": "it's; $(here)"}))
     assert words[:4] == ["rightsizer", "plan", "--model", "it's; $(here)"]
     assert "--no-compile" in words

@@ -34,7 +34,7 @@ def fetched(path: str, **headers: str) -> tuple[int, str, dict[str, str]]:
     return asyncio.run(ask())
 
 
-def test_the_page_holds_the_form_and_the_answer():
+def test_the_page_holds_the_form_and_the_result():
     status, text, headers = fetched(f"/{QUESTION}")
     assert status == 200
     assert 'value="gpt2"' in text
@@ -56,7 +56,7 @@ def test_a_mistake_is_one_line():
     assert "is no field of this page" in fetched("/?shoe_size=4")[1]
 
 
-def test_a_page_without_its_answer_asks_for_it_later():
+def test_a_page_without_its_result_requests_it_later():
     async def ask() -> str:
         async with TestClient(
             TestServer(application(computing("import time; time.sleep(3600)"), soon_s=0.1))
@@ -66,7 +66,7 @@ def test_a_page_without_its_answer_asks_for_it_later():
     assert "data-pending" in asyncio.run(ask())
 
 
-def test_questions_that_nobody_waits_for_keep_no_other_waiting():
+def test_abandoned_requests_delay_no_other():
     async def ask() -> Answer | None:
         engine = computing("import time; time.sleep(float(tokens))")
         for _ in range(3):
@@ -77,7 +77,7 @@ def test_questions_that_nobody_waits_for_keep_no_other_waiting():
     assert asyncio.run(ask()) is None
 
 
-def test_a_computation_that_the_system_ends_is_an_answer():
+def test_a_computation_that_the_system_kills_is_a_result():
     async def ask() -> Answer:
         return await computing("import os; os.abort()").ask({})
 
@@ -101,7 +101,7 @@ def test_only_its_own_files_are_served():
     assert fetched("/..%2fserver.py")[0] == 404
 
 
-def test_what_is_missing_is_named():
+def test_missing_parts_are_named():
     def find(name: str) -> None:
         if name == "aiohttp":
             raise ImportError

@@ -32,7 +32,7 @@ def test_choices_are_those_of_the_plan(path, complete, request):
     assert set(complete("")) == set(field["enum"])
 
 
-def test_names_complete_from_their_start_in_any_case_and_keep_what_was_typed():
+def test_names_complete_from_their_start_in_any_case_and_keep_the_typed_part():
     assert {"llama-3-8B", "llama-3.1-8B"} <= set(completion.models("llama-3"))
     assert completion.nodes("P5.48") == ["P5.48xlarge"]
     assert "megatron" in completion.frameworks("mega")
@@ -51,7 +51,7 @@ def test_every_name_that_completes_is_known_however_it_is_spelled(spell):
 
 
 @pytest.mark.parametrize(("shell", "quoted"), [("zsh", '"{}"'), ("bash", "{}"), ("fish", "{}")])
-def test_a_shell_is_told_names_of_other_letters_than_were_typed(shell, quoted, monkeypatch, capsys):
+def test_completion_offers_names_with_other_letters_than_typed(shell, quoted, monkeypatch, capsys):
     monkeypatch.setenv("_RIGHTSIZER_COMPLETE", f"complete_{shell}")
     monkeypatch.setenv("_TYPER_COMPLETE_ARGS", "rightsizer plan --gpu h100")
     monkeypatch.setenv("_TYPER_COMPLETE_FISH_ACTION", "get-args")

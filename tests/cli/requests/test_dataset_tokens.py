@@ -43,7 +43,7 @@ def test_text_is_counted_at_four_bytes_a_token(tmp_path, name, content, tokens):
         ("fake.parquet", b"PAR1", "arquet"),
     ],
 )
-def test_what_is_no_data_set_is_one_error(tmp_path, name, content, why):
+def test_a_file_that_is_no_data_set_is_one_error(tmp_path, name, content, why):
     with pytest.raises(InputError, match=r"--dataset: .*") as error:
         counted(_written(tmp_path, name, content))
     assert why in str(error.value)

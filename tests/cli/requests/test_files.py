@@ -14,7 +14,7 @@ def half(path: Path) -> None:
     raise OSError(28, "No space left on device")
 
 
-def test_a_failure_keeps_what_was_there(tmp_path):
+def test_a_failure_keeps_the_previous_file(tmp_path):
     file = tmp_path / "out.csv"
     file.write_text("old")
     with pytest.raises(InputError, match="no space left"):

@@ -75,7 +75,7 @@ def test_a_given_field_drops_its_rivals():
     assert made["spec"] == {"model": {"name": "gpt2"}, "deadline": {"finishWithin": "3d", "confidence": 0.7}}
 
 
-def test_what_is_beneath_stays_as_it_was():
+def test_the_underlying_manifest_is_unchanged():
     beneath = {"spec": {"model": {"name": "gpt2"}}}
     document_of(beneath, {"model.name": "t5-base"})
     assert beneath == {"spec": {"model": {"name": "gpt2"}}}

@@ -38,7 +38,7 @@ def test_azure_types_are_known_without_their_prefix():
     "hardware",
     [HardwareFlags(gpu=["p5.48xlarge", "H100"]), HardwareFlags(gpu=["p5.48xlarge"], node_shape="DGX H100")],
 )
-def test_a_node_type_stands_alone(hardware):
+def test_a_node_type_takes_no_other_gpu(hardware):
     with pytest.raises(InputError, match=r"^--gpu: 'p5\.48xlarge.*name one node type alone"):
         asked(hardware)
 
@@ -130,6 +130,6 @@ def test_a_family_of_node_types_means_its_largest():
 @pytest.mark.parametrize(
     ("typed", "near"), [("a3-edgegpu-8g", "a3-megagpu-8g"), ("Standard_NC99ads_A100_v4", "NC96ads")]
 )
-def test_an_unknown_node_type_is_answered_with_those_of_its_series(typed, near):
+def test_an_unknown_node_type_suggests_its_series(typed, near):
     with pytest.raises(InputError, match=f"did you mean .*{near}"):
         spelled_out({"resources.gpuTypes": [typed]})

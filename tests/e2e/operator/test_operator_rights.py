@@ -52,7 +52,7 @@ def test_a_plan_creates_nothing_that_its_author_may_not_create(tenant, plan, mis
         create(plan())
 
 
-def test_who_may_create_all_of_it_may_create_plans_in_that_namespace_only(cluster, tenant, plan):
+def test_a_user_with_rights_to_all_children_may_create_plans_in_that_namespace_only(cluster, tenant, plan):
     create, run = tenant(*RULES), plan(launch=IDLE)
     create(run)
     with pytest.raises(RuntimeError, match=r"cannot create resource"):

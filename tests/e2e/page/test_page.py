@@ -122,7 +122,7 @@ def test_a_narrow_window_scrolls_down_only(browser, address, wide_px):
     browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
-def test_who_prefers_dark_gets_it(browser, address):
+def test_the_page_is_dark_for_a_dark_system(browser, address):
     def background() -> str:
         return browser.execute_script("return getComputedStyle(document.body).backgroundColor")
 

@@ -112,7 +112,7 @@ def needs(report):
     return {use.workload: use.needs_gpus for use in report.workloads if use.workload != "small"}
 
 
-def test_the_report_knows_who_holds_what(live):
+def test_the_report_names_the_holders_of_gpus(live):
     with live.client() as client:
         found = collect(client, window_s=60, price_usd_per_gpu_h=3.0)
     uses = {use.workload: use for use in found.workloads}

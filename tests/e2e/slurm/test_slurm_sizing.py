@@ -143,7 +143,7 @@ def test_each_task_of_an_array_is_sized(site: Any) -> None:
     assert gpus_of(submitted)[0] == "h100"
 
 
-def test_a_heterogeneous_job_is_left_as_written(site: Any) -> None:
+def test_a_heterogeneous_job_is_unchanged(site: Any) -> None:
     script = site.folder / "het.sh"
     script.write_text(
         f'#!/bin/sh\n#SBATCH --nodes=1 --comment="{LORA}"\n#SBATCH hetjob\n#SBATCH --nodes=2\nsleep 1\n'

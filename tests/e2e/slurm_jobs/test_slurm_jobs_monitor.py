@@ -21,7 +21,7 @@ def watching(training: Any, state: Path, *more: str) -> list[str]:
     return found
 
 
-def test_a_job_far_ahead_of_its_deadline_gives_a_node_to_who_waits_just_once(training: Any) -> None:
+def test_a_job_far_ahead_of_its_deadline_gives_a_node_to_a_waiting_job_just_once(training: Any) -> None:
     training.plan(gpus=2, tokens="100M", deadline="200h")
     job = training.submit("--partition", "a100", "--", f"--job-name={HOSTILE}")
     training.wait("two workers train", training.trains(world=2))

@@ -154,7 +154,7 @@ def test_a_job_that_is_slower_than_believed_opens_small_grows_once_and_meets_its
 
 
 @pytest.mark.nightly
-def test_a_job_that_is_faster_than_believed_is_recommended_less_and_gives_it_to_who_waits(
+def test_a_job_faster_than_predicted_returns_nodes_to_a_waiting_job(
     believed: Believed, monitor: Path, plan_within: Any, opens: Any
 ) -> None:
     believed.believe(1.0)

@@ -30,7 +30,7 @@ def test_users_take_turns(slots: int, order: list[str]) -> None:
 
 
 @pytest.mark.parametrize("tenant", [1, 2], ids=["of the same user", "of another"])
-def test_whoever_waits_gets_a_slot_when_those_before_are_cancelled_at_once(tenant) -> None:
+def test_a_waiting_call_gets_a_slot_when_earlier_ones_are_cancelled_at_once(tenant) -> None:
     """The first of them has just been granted its slot; none has had the time to leave."""
 
     async def main() -> list[str]:
@@ -109,7 +109,7 @@ def test_namespaces_take_turns_however_many_of_one_wait():
     assert order == ["a1", "b1", "c1", "a2", "b2", "a3"]
 
 
-def test_who_comes_during_a_turn_of_another_namespace_waits_for_that_turn_only():
+def test_a_call_during_another_namespace_s_turn_waits_for_that_turn_only():
     order = served(("first", "f1"), ("first", "f2"), ("b", "b1"), ("c", "c1"))
     assert order == ["b1", "c1", "f1", "f2"]
 

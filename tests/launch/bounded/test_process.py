@@ -60,7 +60,7 @@ def child(monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
         each.close()
 
 
-def test_one_child_answers_every_call(child: Make) -> None:
+def test_one_child_serves_every_call(child: Make) -> None:
     process = child(own_pid)
     first, second = process.call("a"), process.call([1])
     assert (first, second) == ((first[0], "a"), (first[0], [1]))
@@ -68,7 +68,7 @@ def test_one_child_answers_every_call(child: Make) -> None:
 
 
 @pytest.mark.slow
-def test_who_needs_more_memory_gets_an_error_and_the_next_call_a_new_child(child: Make) -> None:
+def test_a_call_over_the_memory_limit_fails_and_the_next_gets_a_new_child(child: Make) -> None:
     process = child(fill)
     with pytest.raises(ChildError, match="more memory"):
         process.call(600)
@@ -90,7 +90,7 @@ def test_a_crash_ends_the_call_only(child: Make, how: str, cause: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_child_that_has_grown_answers_until_its_successor_has_started(
+def test_a_grown_child_serves_until_its_successor_has_started(
     child: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     process = child(keep, keep_mib=200)

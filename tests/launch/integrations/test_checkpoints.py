@@ -82,7 +82,7 @@ def folder(directory, step):
     return path
 
 
-def test_a_folder_must_hold_what_it_was_sealed_with(tmp_path):
+def test_a_folder_must_match_its_seal(tmp_path):
     first, second = folder(tmp_path, 1), folder(tmp_path, 2)
     checkpoint_file(tmp_path, 3).mkdir()
     assert newest_file(tmp_path) == str(second)

@@ -31,7 +31,7 @@ def test_a_skipping_sampler_still_takes_the_epoch():
     assert batches(skipped) == batches(later)[1:]
 
 
-def test_a_batch_sampler_tells_its_batch_size():
+def test_a_batch_sampler_gives_its_batch_size():
     sampler = torch.utils.data.BatchSampler(range(24), 6, drop_last=False)
     assert batch_size_of(DataLoader(TensorDataset(torch.arange(24)), batch_sampler=sampler)) == 6
 

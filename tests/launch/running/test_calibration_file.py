@@ -65,7 +65,7 @@ def test_the_peak_of_the_fullest_gpu_is_observed_beside_the_steps():
     ],
     ids=["named", "switched off", "xdg", "home"],
 )
-def test_the_file_is_where_the_environment_says(environ, path):
+def test_the_file_is_at_the_path_in_the_environment(environ, path):
     assert calibration.default_path(environ) == path
 
 
@@ -76,7 +76,7 @@ def test_a_run_is_observed_past_its_warm_up():
 
 
 @pytest.mark.parametrize(("count", "world"), [(1, 2), (30, 1)], ids=["too short", "other workers"])
-def test_a_run_that_says_nothing_of_the_plan_is_not_observed(count, world):
+def test_a_run_without_the_plan_is_not_observed(count, world):
     assert observed(count, world=world) == ()
 
 

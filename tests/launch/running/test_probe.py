@@ -73,12 +73,12 @@ def test_the_probe_is_a_plan_of_its_own_that_every_executor_can_run(tmp_path):
     [(4096, None, {16}), (8, None, set(range(1, 9))), (4096, 32, {32})],
     ids=["two nodes", "one node is here", "asked for"],
 )
-def test_it_stays_within_what_is_there_and_what_was_asked_for(room, gpus, taken):
+def test_it_stays_within_the_available_and_the_requested_gpus(room, gpus, taken):
     _, probe = probed(room=room, gpus=gpus)
     assert probe.option.gpus in taken
 
 
-def test_a_small_plan_is_probed_as_it_is():
+def test_a_small_plan_is_probed_whole():
     plan = manifest(
         model={"name": "GPT-2 small"}, workload={"tokens": "1B"}, resources={"gpuTypes": [H100], "gpus": 1}
     )
@@ -94,7 +94,7 @@ def test_a_small_plan_is_probed_as_it_is():
     ],
     ids=["another type", "too few"],
 )
-def test_gpus_that_cannot_tell_are_one_error(clusters, words):
+def test_gpus_without_counters_are_one_error(clusters, words):
     with pytest.raises(InputError, match=words):
         probed(clusters=clusters)
 
@@ -133,7 +133,7 @@ def steps(count, scatter=0.0):
     [(steps(10), False), (steps(80), True), (steps(80, scatter=0.5), False), (steps(800, scatter=0.5), True)],
     ids=["few", "many", "noisy", "many noisy"],
 )
-def test_measuring_ends_when_more_steps_would_hardly_tell_more(records, enough):
+def test_measuring_ends_when_more_steps_add_little(records, enough):
     assert has_enough(records, 1) is enough
 
 

@@ -62,7 +62,7 @@ def test_a_run_without_a_step_since_its_warm_up_has_no_rate():
     assert read(STEADY[:3], now_s=100.0).tokens_per_s is None
 
 
-def test_a_run_that_stands_still_since_its_first_step_is_read_by_time():
+def test_a_run_without_progress_since_its_first_step_is_read_by_time():
     marks = [Mark(time_s=float(t), step=20, tokens=2e4, world=1, covers_s=2.0) for t in range(10, 101, 2)]
     reading = reading_of(marks, now_s=100.0, window_s=24.0, warm_up_s=5.0)
     assert (reading.window_s, reading.coverage, reading.window_steps) == (24.0, 1.0, 0)

@@ -44,7 +44,7 @@ def test_adding_records_copies_none_of_those_before():
     assert totals.steps is steps_before
 
 
-def test_time_is_split_by_what_it_was_spent_on():
+def test_time_is_split_by_cause():
     phases = RunTotals().add(LOST, launched_s={1: 4.0}).phases_s
     assert phases == {"startup": 6.0, "training": 15.0, "checkpoint": 0.0, "recovery": 12.0}
 

@@ -78,7 +78,7 @@ def test_a_long_line_is_no_step(line):
     assert [form.parse(line) for form in FORMATS.values()] == [None] * len(FORMATS)
 
 
-def test_an_unmodified_script_is_measured_by_what_it_prints(tmp_path):
+def test_an_unmodified_script_is_measured_by_its_output(tmp_path):
     start, one, two, finish = observe(tmp_path, "torchtune", SCRIPT)
     assert [record.event for record in (start, one, two, finish)] == ["start", "step", "step", "finish"]
     assert [(r.step, r.tokens, r.loss) for r in (one, two)] == [(20, 8000.0, 4.0), (40, 16000.0, 2.0)]

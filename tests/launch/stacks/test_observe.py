@@ -25,7 +25,7 @@ def run(folder, *command):
 
 
 @pytest.mark.parametrize("command", [("jobs/train.py",), ("-m", "jobs.train")], ids=["file", "module"])
-def test_a_script_sees_what_it_would_see_alone(tmp_path, command):
+def test_a_script_has_the_environment_of_a_plain_start(tmp_path, command):
     (tmp_path / "jobs").mkdir()
     (tmp_path / "jobs/train.py").write_text(SCRIPT)
     seen = run(tmp_path, *command, "--lr", "1")
@@ -39,7 +39,7 @@ def test_a_program_on_the_path_is_run_in_this_process(tmp_path):
     assert run(tmp_path, str(tool), "config.yaml")["argv"] == ["config.yaml"]
 
 
-def test_a_program_that_is_not_python_runs_as_it_is(tmp_path):
+def test_a_program_that_is_not_python_runs_unchanged(tmp_path):
     tool = tmp_path / "run.sh"
     tool.write_text('#!/bin/sh\necho "\\"$1\\""\n')
     tool.chmod(0o755)
@@ -47,7 +47,7 @@ def test_a_program_that_is_not_python_runs_as_it_is(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["transformers", "hf", "trl", "axolotl", "llama-factory", "unsloth"])
-def test_what_is_built_on_the_trainer_is_observed_as_transformers(name):
+def test_stacks_built_on_the_trainer_are_observed_as_transformers(name):
     assert stack_of(name).name == "transformers"
 
 
@@ -86,7 +86,7 @@ def test_a_script_of_an_observed_framework_starts_through_the_observer():
     assert started.arguments == ("transformers", "-m", "axolotl.cli.train", "config.yaml")
 
 
-def test_a_script_that_reports_itself_starts_as_it_is():
+def test_a_script_that_reports_itself_starts_unchanged():
     own = program(["train.py"])
     assert observed("ddp", own) is own
 

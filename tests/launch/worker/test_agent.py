@@ -89,7 +89,7 @@ def test_without_rightsizer_it_does_nothing(tmp_path):
     assert (done.stdout.split(), list(tmp_path.iterdir())) == (["False", "1", "7.0", "False"], [])
 
 
-def test_the_interval_asks_for_checkpoints(tmp_path):
+def test_the_interval_triggers_checkpoints(tmp_path):
     run(LOOP, "9", "SIGTERM", RIGHTSIZER_RUN_DIRECTORY=str(tmp_path), RIGHTSIZER_CHECKPOINT_INTERVAL_S="0")
     assert [record.event for record in records(tmp_path)].count("checkpoint") == 5
 
@@ -107,7 +107,7 @@ def test_the_layout_follows_the_real_world_size():
     assert run(code, **shape, WORLD_SIZE="6").stdout.split() == ["3", "2", "64"]
 
 
-def test_a_crash_is_told_in_torchruns_own_form(tmp_path):
+def test_a_crash_is_reported_in_torchruns_own_form(tmp_path):
     code = "import rightsizer_launch.agent; raise ValueError('no data')"
     known = {"RIGHTSIZER_RUN_DIRECTORY": str(tmp_path), "TORCHELASTIC_RUN_ID": "x"}
     done = run(code, **known, TORCHELASTIC_ERROR_FILE=str(tmp_path / "error.json"))
@@ -154,7 +154,7 @@ print(*seen, float(waited) >= 0.02)
 """
 
 
-def test_the_metrics_say_what_the_training_does_and_how_long_it_waited_for_data(tmp_path):
+def test_the_metrics_have_the_phase_and_the_wait_for_data(tmp_path):
     known = {"RIGHTSIZER_RUN_DIRECTORY": str(tmp_path), "RIGHTSIZER_METRICS_PORT": str(free_port())}
     done = run(WAITS, **known, RIGHTSIZER_CHECKPOINT_INTERVAL_S="0")
     assert done.stdout.split() == ["startup", "checkpoint", "training", "evaluation", "True"], done.stderr

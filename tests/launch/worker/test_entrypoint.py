@@ -74,7 +74,7 @@ CRASH = (
     ],
     ids=["no retry", "a segfault"],
 )
-def test_a_pod_whose_worker_fails_says_how_in_its_last_line(tmp_path, code, exits, words):
+def test_a_pod_whose_worker_fails_ends_with_the_reason(tmp_path, code, exits, words):
     pytest.importorskip("torch")
     script = tmp_path / "train.py"
     script.write_text(CRASH)

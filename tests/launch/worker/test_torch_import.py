@@ -5,7 +5,7 @@ import pytest
 from rightsizer_launch.worker.torch_import import uncollected
 
 
-def test_no_garbage_is_collected_in_the_block_and_what_it_made_is_kept_out_of_later_collections() -> None:
+def test_no_garbage_is_collected_in_the_block_and_its_objects_are_frozen() -> None:
     before = gc.get_freeze_count()
     try:
         with uncollected():

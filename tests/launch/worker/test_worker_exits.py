@@ -48,7 +48,7 @@ def monitor(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("kills", "words"), [(1, "OOMKilled"), (0, "signal 9 (SIGKILL)")])
-def test_a_killed_worker_ran_out_of_memory_if_the_kernel_says_so(monitor, kills, words):
+def test_a_killed_worker_ran_out_of_memory_if_the_kernel_logged_it(monitor, kills, words):
     watch, count, gave_up = monitor
     count[0] = kills
     watch.worker_failed(-signal.SIGKILL)

@@ -244,7 +244,7 @@ def rendezvous(ready=True, version=9, **change):
     return Rendezvous(**fields | change)
 
 
-def test_a_rendezvous_store_is_ready_while_its_newest_version_says_so(cache):
+def test_a_rendezvous_store_is_ready_while_its_newest_version_is(cache):
     assert not cache.is_rendezvous_ready(KEY)
     assert [cache.set_rendezvous(KEY, rendezvous(version=v)) for v in (9, 8, 10)] == [True, False, False]
     assert cache.is_rendezvous_ready(KEY)

@@ -73,13 +73,13 @@ def test_a_process_that_may_have_lost_its_lease_writes_nothing(fake_api, kube):
     assert [method for method, _, _ in fake_api.requests] == ["GET", "POST"]
 
 
-def test_a_dry_run_asks_for_one_at_every_write(fake_api):
+def test_a_dry_run_sets_the_flag_on_every_write(fake_api):
     asyncio.run(KubeClient(fake_api, Metrics(), dry_run=True).apply(child()))
     assert fake_api.requests == [("POST", SERVICES, {"fieldManager": "rightsizer", "dryRun": "All"})]
     assert fake_api.objects == {}
 
 
-def test_a_child_is_created_and_one_of_ours_is_made_what_it_should_be(fake_api, kube):
+def test_a_child_is_created_and_an_existing_one_is_corrected(fake_api, kube):
     asyncio.run(kube.apply(child(k="old")))
     made = asyncio.run(kube.apply(child(k="new")))
     assert made["metadata"]["labels"] == {"k": "new"}
@@ -105,7 +105,7 @@ def test_an_object_that_is_not_ours_is_never_touched(fake_api, kube, there, erro
     assert [method for method, _, _ in fake_api.requests] == ["POST", "GET"]
 
 
-def test_refusals_of_a_create_are_told_as_they_are(fake_api, kube):
+def test_refusals_of_a_create_are_reported_verbatim(fake_api, kube):
     fake_api.refuse["POST", "/services"] = [(422, b'{"message": "invalid"}'), (409, b'{"message": "races"}')]
     assert refused(kube.apply(child())).status == 422
     assert refused(kube.apply(child())).message == "races"  # it was gone again when looked for
@@ -160,7 +160,7 @@ def test_a_dead_node_s_pod_fails_by_no_fault_of_its_own(fake_api, kube):
     assert refused(kube.fail_pod("team", "w0", "uid-2")).status == 409
 
 
-def test_deleting_what_is_not_there_is_no_error(fake_api, kube):
+def test_deleting_a_missing_object_is_no_error(fake_api, kube):
     fake_api.put(f"{JOBS}/demo", child("Job"))
     asyncio.run(kube.delete("Job", "team", "demo", uid="uid-1", force=True))
     asyncio.run(kube.delete("Job", "team", "demo"))

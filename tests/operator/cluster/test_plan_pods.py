@@ -65,7 +65,7 @@ READS = {
 
 
 @pytest.mark.parametrize(("job", "reasons", "read"), READS.values(), ids=READS)
-def test_pods_are_read_where_they_tell_more_than_the_job(reader, job, reasons, read):
+def test_pods_are_read_if_they_add_to_the_job(reader, job, reasons, read):
     conditions = [{"type": kind, "status": "True", "reason": reason} for kind, reason in reasons.items()]
     plan = {"metadata": {}, "status": {"conditions": conditions}}
     pods = asyncio.run(reader(job).unhealthy(KEY, plan))
@@ -103,13 +103,13 @@ def test_the_newest_warning_about_a_job_without_pods_is_read_printable(reader, f
     )
 
 
-def test_a_pod_that_says_itself_why_it_waits_costs_no_list_of_events(reader, fake_api):
+def test_a_pod_with_its_own_reason_costs_no_list_of_events(reader, fake_api):
     made = reader(job())
     assert asyncio.run(made.warnings(KEY, (Pod(name="w0", attempt=1, waiting="ErrImagePull"),))) == ()
     assert not [path for _, path, _ in fake_api.requests if path == EVENTS]
 
 
-def test_an_operator_that_may_not_read_events_goes_on_without(reader, fake_api):
+def test_an_operator_without_the_right_to_events_works_without_them(reader, fake_api):
     made = reader(job())
     fake_api.refuse["GET", EVENTS] = [(403, b"{}"), (403, b"{}")]
     assert asyncio.run(made.warnings(KEY, ())) == ()

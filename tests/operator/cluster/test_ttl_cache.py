@@ -31,7 +31,7 @@ def test_concurrent_callers_share_one_read():
     assert asyncio.run(ask()) == [1] * 8
 
 
-def test_a_value_in_use_is_read_again_before_it_expires_and_nobody_waits():
+def test_a_value_in_use_is_refreshed_before_it_expires_without_a_wait():
     source = Source()
 
     async def ask():

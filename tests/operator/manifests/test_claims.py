@@ -58,7 +58,7 @@ def test_claims_of_the_template_come_beside_the_gpus(claiming):
     ]
 
 
-def test_a_job_says_how_many_gpus_its_pods_claim_and_of_which_type(claiming):
+def test_a_job_records_the_number_and_type_of_claimed_gpus(claiming):
     (job,) = applied(claiming({"resources": {"gpus": 8, "maxGPUs": 8, "gpusPerNode": 4}}), "Job")
     read = AttemptJob.of(job)
     assert (read.gpus, read.gpus_per_pod, read.pod_gpus) == (8, 4, 4)

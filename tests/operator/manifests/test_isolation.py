@@ -24,7 +24,7 @@ def test_the_store_is_open_to_the_plan_s_workers_only(fake_cluster):
 
 
 @pytest.mark.parametrize("peers", [(), (PEER,)], ids=["unknown", "Prometheus"])
-def test_metrics_are_open_to_those_who_read_them(fake_cluster, peers):
+def test_metrics_are_open_to_their_readers(fake_cluster, peers):
     _, metrics = launched(fake_cluster, "NetworkPolicy", metrics_from=peers)["worker"]["spec"]["ingress"]
     assert metrics["ports"] == [{"port": 29401, "protocol": "TCP"}]
     assert metrics.get("from", []) == list(peers)
@@ -54,7 +54,7 @@ def test_the_secret_s_name_differs_between_plans_that_had_the_same_name(fake_clu
     assert named == ["demo-a1-uid-1", "demo-a1-12345678"]
 
 
-def test_workers_get_no_service_account_token_unless_the_template_asks_for_one(fake_cluster):
+def test_workers_get_no_service_account_token_unless_the_template_requests_one(fake_cluster):
     asks = {"launch": {"podTemplate": {"spec": {"automountServiceAccountToken": True}}}}
     jobs = [cluster.settle().job() for cluster in (fake_cluster(), fake_cluster(asks))]
     tokens = [job["spec"]["template"]["spec"]["automountServiceAccountToken"] for job in jobs]

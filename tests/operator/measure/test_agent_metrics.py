@@ -80,7 +80,7 @@ def test_what_the_agent_serves_is_read_beside_any_other_metrics():
 
 
 @given(st.text(alphabet='ab{}="# 1\n', max_size=400), st.integers(0, 900))
-def test_an_answer_is_parsed_only_if_our_own_lines_are_short(others, lines):
+def test_a_response_is_parsed_only_if_our_own_lines_are_short(others, lines):
     ours = scrape() + 'rightsizer_train_loss{a_label="of some length"} 1\n' * lines
     found = progress_of(f"{others}\n{ours}{others}".encode())
     assert isinstance(found, MetricsTooLarge) == (len(ours) - 1 > 32_768)

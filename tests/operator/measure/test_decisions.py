@@ -116,7 +116,7 @@ def test_a_decision_is_made_on_the_window_the_curve_and_the_cluster(scene):
     assert inputs["now"].timestamp() == STARTED_S + 1500.0
 
 
-def test_decisions_are_as_far_apart_as_the_settings_say(scene):
+def test_decisions_are_spaced_by_the_setting(scene):
     case = scene()
     assert [case.decide(), case.train(until_s=1530.0).decide()] == [True, False]
     assert case.train(until_s=1560.0).decide()
@@ -168,7 +168,7 @@ def test_no_decision_is_due_for_a_plan_without_measurements_or_that_was_deleted(
     assert not case.decide()
 
 
-def test_workers_that_do_not_answer_leave_the_marks_and_clear_the_progress(scene):
+def test_unresponsive_workers_leave_the_marks_and_clear_the_progress(scene):
     case = scene()
     case.advisor.record(case.plan, None, at_s=case.now_s)
     assert case.advisor.progress(case.plan) is None
@@ -192,7 +192,7 @@ SEEN = Reading(
     ],
     ids=["unavailable", "old", "not-queried", "incomplete"],
 )
-def test_missing_gpu_counters_keep_the_size_and_say_why(scene, counters, why):
+def test_missing_gpu_counters_keep_the_size_with_a_reason(scene, counters, why):
     case = scene()
     case.advisor.set_counters(Counters(awaited=True, **counters))
     assert case.decide()

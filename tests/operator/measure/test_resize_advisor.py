@@ -54,7 +54,7 @@ def parallelism(run, attempt=1):
     return run.jobs[f"demo-a{attempt}"]["spec"]["parallelism"]
 
 
-def test_a_recommendation_is_told_once_and_changes_nothing(running):
+def test_a_recommendation_is_reported_once_and_changes_nothing(running):
     run = running(judged(Action.GROW, 3, withheld="mode is Recommend")).settle()
     told = run.plan["status"]["recommendation"]
     assert (told["action"], told["gpus"], parallelism(run)) == ("Grow", 3, 1)
@@ -73,7 +73,7 @@ def test_missing_and_returning_data_are_recorded_once_without_an_event(running):
     assert "Keep" not in [e.reason for e in run.events]
 
 
-def test_why_it_is_not_done_is_told_anew_when_that_changes(running):
+def test_a_changed_reason_against_a_resize_is_reported_again(running):
     run = running(judged(Action.SHRINK, 1, withheld="mode is Recommend")).settle()
     run.decision = judged(Action.SHRINK, 1, withheld="no other job waits for GPUs")
     assert run.settle().plan["status"]["recommendation"]["reason"].endswith("no other job waits for GPUs")
@@ -95,7 +95,7 @@ def test_why_it_is_not_done_is_told_anew_when_that_changes(running):
     ],
     ids=["fewer", "as-needed", "idle", "missing", "warming-up"],
 )
-def test_whether_it_has_too_many_gpus_is_said_honestly(running, decision, status, reason):
+def test_an_oversized_plan_is_reported_as_such(running, decision, status, reason):
     found = running(decision).settle().condition("OverProvisioned")
     assert (found["status"], found["reason"]) == (status, reason)
 

@@ -60,7 +60,7 @@ def test_samples_are_of_the_present_run_only():
     assert {sample["workers"] for sample in samples_of((*before, *after), keep_s=1e4, ahead_s=0.0)} == {4}
 
 
-def test_a_phase_that_nobody_knows_is_unknown():
+def test_an_unrecognised_phase_is_unknown():
     (sample,) = samples_of(marks(until_s=0.0), keep_s=1e4, ahead_s=0.0)
     (mark,) = marks_of_samples([dict(sample) | {"phase": "dancing"}], ahead_s=0.0)
     assert mark.phase is Phase.UNKNOWN

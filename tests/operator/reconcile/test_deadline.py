@@ -62,7 +62,7 @@ def test_a_plan_that_does_not_train_is_late_past_its_deadline_and_its_margin_neg
     assert margin_s(run) < 0
 
 
-def test_what_was_trained_is_not_left_once_more(fake_cluster):
+def test_trained_tokens_are_not_counted_as_remaining(fake_cluster):
     """An hour of training was left at 12:00; workers are lost at 12:02."""
     run = recovering(fake_cluster)
     left = eta_of(run) - run.now
@@ -78,7 +78,7 @@ def test_a_blocked_plan_is_late_as_soon_as_its_rest_does_not_fit(fake_cluster):
     assert (run.condition("DeadlineAtRisk")["status"], margin_s(run) < 0) == ("True", True)
 
 
-def test_waiting_moves_the_end_of_a_plan_that_nobody_has_measured(fake_cluster):
+def test_waiting_moves_the_end_of_an_unmeasured_plan(fake_cluster):
     run = blocked(fake_cluster)
     finish = dt.timedelta(seconds=run.plan["status"]["sizing"]["finishSeconds"])
     run.later(hours=1).pods = ()

@@ -40,7 +40,7 @@ def test_the_last_numbers_are_those_that_a_worker_left_when_it_ended(fake_cluste
 @pytest.mark.parametrize(
     "text", ["", "torn {", "[]", '{"tokens": NaN, "step": 1}', '{"tokens": -1, "step": 1}']
 )
-def test_what_is_no_number_changes_none(fake_cluster, text):
+def test_an_invalid_number_changes_nothing(fake_cluster, text):
     run = running(fake_cluster)
     before = run.plan["status"]["observed"]
     run.pods = left(text)
@@ -56,7 +56,7 @@ def test_a_complete_plan_starts_for_more_tokens_only(fake_cluster):
     assert "demo-a2" in run.jobs
 
 
-def test_workers_that_have_exited_well_are_finishing_before_their_phase_says_so(fake_cluster):
+def test_workers_that_exited_with_0_are_finishing_before_their_phase_changes(fake_cluster):
     run = running(fake_cluster)
     run.pods = (Pod(name="w0", attempt=1, phase="Running", exit_code=0),)
     run.job(ready=0)

@@ -74,7 +74,7 @@ def test_pods_of_one_start_that_fail_apart(fake_cluster, pods, every_s, trains, 
     assert len(run.plan["status"]["failures"]) == failures
 
 
-def test_a_new_operator_goes_on_counting_although_the_pods_are_gone(fake_cluster):
+def test_a_new_operator_keeps_the_count_of_deleted_pods(fake_cluster):
     run = launched(fake_cluster)
     for number in (1, 2, 3):
         run.pods = ()
@@ -116,7 +116,7 @@ def test_a_pod_that_the_cluster_stopped_has_not_failed(fake_cluster, change):
     assert "failures" not in run.plan["status"]
 
 
-def test_a_pod_evicted_for_what_it_uses_has_failed(fake_cluster):
+def test_a_pod_evicted_for_its_usage_has_failed(fake_cluster):
     assert crash(launched(fake_cluster), 1, reason="Evicted", disrupted=True).plan["status"]["failures"]
 
 

@@ -122,7 +122,7 @@ def argo_health(plan):
 
 
 @pytest.mark.parametrize(("make", "expected", "_"), STATES, ids=IDS)
-def test_kstatus_tells_progress_from_a_plan_that_somebody_must_change(fake_cluster, make, expected, _):
+def test_kstatus_distinguishes_progress_from_a_plan_that_needs_a_change(fake_cluster, make, expected, _):
     assert kstatus(api_object(make(fake_cluster))) == expected
 
 

@@ -60,7 +60,7 @@ def test_it_is_warned_first_and_suspended_with_the_evidence_when_the_grace_time_
         assert text in said
 
 
-def test_its_job_is_suspended_and_says_why_until_a_user_resumes_it(idle):
+def test_its_job_is_suspended_with_a_reason_until_a_user_resumes_it(idle):
     run = minutes(idle(), 31)
     run.decision = None
     run.job(ready=0, conditions=[{"type": "Suspended", "status": "True"}])

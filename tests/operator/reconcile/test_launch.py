@@ -23,7 +23,7 @@ def test_a_plan_becomes_a_status_then_a_service_a_store_and_one_job(fake_cluster
     ]
 
 
-def test_a_settled_world_asks_for_nothing(fake_cluster):
+def test_a_settled_plan_needs_no_action(fake_cluster):
     assert not [action for action in fake_cluster().settle().decide() if not isinstance(action, Requeue)]
 
 
@@ -57,7 +57,7 @@ def test_the_rendezvous_id_carries_the_plan_and_the_attempt(fake_cluster):
     assert trainer["env"][0]["name"] == "POD_IP"
 
 
-def test_ready_workers_make_it_running_and_that_is_told_once(fake_cluster):
+def test_ready_workers_make_it_running_with_one_event(fake_cluster):
     running = fake_cluster().settle()
     running.job(ready=2)
     running.settle()
@@ -71,7 +71,7 @@ def test_an_elastic_plan_runs_with_some_of_its_workers(fake_cluster):
     assert running.settle().condition("Running")["reason"] == "SomeWorkers"
 
 
-def test_workers_that_are_lost_are_waited_for_and_it_says_so(fake_cluster):
+def test_lost_workers_are_waited_for_with_a_message(fake_cluster):
     running = fake_cluster({"elasticity": {"mode": "Off"}}).settle()
     running.job(ready=2)
     running.settle().job(ready=1)
@@ -175,7 +175,7 @@ def test_a_status_is_written_only_when_it_changes(fake_cluster):
 @pytest.mark.parametrize(
     ("phase", "state"), [("Succeeded", "Finishing"), ("Running", "Recovering")], ids=["done", "gone"]
 )
-def test_workers_that_are_done_are_not_mourned_before_their_job_says_so(fake_cluster, phase, state):
+def test_finished_workers_are_not_lost_before_their_job_completes(fake_cluster, phase, state):
     run = fake_cluster().settle()
     run.job(ready=2)
     run.settle().job(ready=0)
@@ -201,7 +201,7 @@ def test_pods_outwait_the_minute_that_a_kubelet_may_need_after_the_api_server_wa
     assert _patience_s(fake_cluster()) == {"Job": patience_s, "ReplicaSet": patience_s}
 
 
-def test_a_plan_may_say_how_long_its_pods_stay_on_a_silent_node(fake_cluster):
+def test_a_plan_sets_the_time_of_its_pods_on_a_silent_node(fake_cluster):
     shorter = {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute", "tolerationSeconds": 5}
     patience_s = [("not-ready", 90), ("unreachable", 5)]
     plan = fake_cluster({"launch": {"podTemplate": {"spec": {"tolerations": [shorter]}}}})
@@ -237,7 +237,7 @@ def test_a_step_of_a_start_is_a_status_only_when_the_start_takes_long(fake_clust
     assert any(isinstance(action, Requeue) for action in run.decide())
 
 
-def test_a_start_that_fails_at_once_says_so_at_once(fake_cluster):
+def test_a_start_that_fails_at_once_is_reported_at_once(fake_cluster):
     run = fake_cluster().settle()
     run.pods = (Pod(name="w0", attempt=1, phase="Pending", waiting="ErrImagePull"),)
     assert run.settle().state == "ImagePull"
@@ -251,7 +251,7 @@ def test_workers_that_finish_need_no_store(fake_cluster):
     assert run.settle().state == "Finishing"
 
 
-def test_a_new_attempt_has_a_new_store_as_the_template_now_says(fake_cluster):
+def test_a_new_attempt_has_a_new_store_by_the_present_template(fake_cluster):
     run = fake_cluster().settle()
     run.log.clear()
     run.edit(

@@ -37,7 +37,7 @@ def test_a_changed_deadline_changes_the_running_job(fake_cluster, limit, seconds
     assert job_deadline(plan) == seconds
 
 
-def test_a_new_attempt_gets_what_is_left(fake_cluster):
+def test_a_new_attempt_gets_the_remaining_time(fake_cluster):
     plan = running(fake_cluster, activeDeadline="4h").later(hours=1).edit(workload={"tokens": "9M"}).settle()
     assert list(plan.jobs) == ["demo-a2"]
     assert job_deadline(plan, 2) == 3 * 3600

@@ -61,7 +61,7 @@ def test_an_obstacle_is_the_state_with_its_message_and_an_event(fake_cluster, se
     assert (run.events[-1].reason, run.events[-1].warning) == (reason, True)
 
 
-def test_an_elastic_plan_trains_on_and_says_what_the_others_wait_for(fake_cluster):
+def test_an_elastic_plan_trains_while_pending_workers_have_a_reason(fake_cluster):
     run = fake_cluster().settle()
     run.job(ready=1)
     run.pods = (pod(unschedulable="0/3 nodes are available"),)

@@ -55,7 +55,7 @@ def test_a_later_deadline_changes_no_job(fake_cluster):
     ],
     ids=["tokens", "batch", "command", "image", "elasticity"],
 )
-def test_what_the_workers_were_told_can_only_change_in_a_new_attempt(fake_cluster, change):
+def test_the_workers_arguments_change_only_in_a_new_attempt(fake_cluster, change):
     running = live(fake_cluster).edit(**change).settle()
     assert list(running.jobs) == ["demo-a2"]
     assert running.plan["status"]["attempt"]["number"] == 2
@@ -99,14 +99,14 @@ def test_an_edit_that_cannot_be_leaves_the_running_job_alone(fake_cluster):
     assert (running.condition("Accepted")["status"], running.state) == ("False", "Running")
 
 
-def test_more_tokens_after_the_end_go_on_from_there(fake_cluster):
+def test_more_tokens_after_the_end_resume_from_there(fake_cluster):
     done = live(fake_cluster).ends("Complete").settle()
     assert done.state == "Complete"
     done.edit(workload={"tokens": "20M"}).settle()
     assert (done.pending[0]["metadata"]["name"], done.state) == ("demo-a2", "Starting")
 
 
-def test_what_is_measured_decides_the_eta_and_is_written_now_and_then(fake_cluster):
+def test_measurements_decide_the_eta_and_are_written_at_intervals(fake_cluster):
     running = live(fake_cluster)
     running.progress = ReportedProgress(tokens=5e6, tokens_per_s=100.0, step=1628)
     running.settle()

@@ -76,7 +76,7 @@ def test_a_plan_that_names_no_gpu_type_is_judged_by_its_pace(judged, hours, acti
     ],
     ids=["waited-for", "nobody-waits", "always"],
 )
-def test_gpus_are_given_back_when_the_site_says_so(judged, waiting, give_back, act):
+def test_gpus_are_given_back_if_the_site_s_setting_allows_it(judged, waiting, give_back, act):
     found = judged(hours=20, waiting=waiting, settings=OperatorSettings(give_back=give_back))
     assert (found.action, found.act) == (Action.SHRINK, act)
 
@@ -92,7 +92,7 @@ def test_gpus_are_given_back_when_the_site_says_so(judged, waiting, give_back, a
     ],
     ids=["none", "everywhere", "but-here", "here", "elsewhere"],
 )
-def test_a_site_caps_what_is_done_by_namespace(judged, caps, act):
+def test_a_site_caps_the_mode_by_namespace(judged, caps, act):
     assert judged(hours=2, settings=OperatorSettings(caps=caps)).act is act
 
 

@@ -18,13 +18,13 @@ from rightsizer_operator.values.kueue import Queue
 from rightsizer_operator.values.nodes import ClusterNode, Taint
 
 
-def test_a_plan_without_gpus_says_what_there_is(fake_cluster):
+def test_a_plan_without_gpus_lists_the_available_types(fake_cluster):
     waiting = fake_cluster(nodes=0).settle()
     assert (waiting.state, waiting.jobs) == ("NoSuchGPUs", {})
     assert "no GPU nodes" in waiting.condition("Sized")["message"]
 
 
-def test_a_plan_that_exceeds_the_cluster_names_what_is_missing_and_starts_when_it_comes(fake_cluster):
+def test_a_plan_that_exceeds_the_cluster_names_the_lack_and_starts_when_it_is_gone(fake_cluster):
     waiting = fake_cluster({"resources": {"gpus": 4, "maxGPUs": 4}}, nodes=1, gpus=2).settle()
     assert waiting.state == "InsufficientGPUs"
     assert "needs 4 x H100-SXM5-80GB" in waiting.condition("Sized")["message"]
@@ -139,7 +139,7 @@ def test_a_plan_that_no_number_of_gpus_meets_is_not_accepted(fake_cluster):
     ],
     ids=["gpu", "no-command", "no-image", "torchrun", "subdomain", "reserved-env", "type", "no-name"],
 )
-def test_a_plan_that_is_wrong_says_where_and_makes_nothing(fake_cluster, change, field):
+def test_an_invalid_plan_names_the_field_and_creates_nothing(fake_cluster, change, field):
     wrong = fake_cluster(change).settle()
     assert (wrong.state, wrong.jobs, wrong.children) == ("Invalid", {}, set())
     assert field in wrong.condition("Accepted")["message"]
@@ -233,7 +233,7 @@ def test_a_plan_starts_if_its_pods_can_be_placed(fake_cluster, change, held, sta
     assert cluster.settle().state == state
 
 
-def test_a_waiting_plan_says_what_each_node_lacks(fake_cluster):
+def test_a_waiting_plan_lists_each_node_s_lack(fake_cluster):
     waiting = fake_cluster({"workload": {"globalBatchSequences": 48}} | WHOLE, nodes=12)
     waiting.change_node(1, taints=(Taint(key="team", value="nlp"),)).change_node(2, cordoned=True)
     held = {node.name: 7 for node in waiting.nodes}
@@ -252,7 +252,7 @@ def test_a_waiting_plan_says_what_each_node_lacks(fake_cluster):
     ],
     ids=["taint", "not-ready", "no-devices"],
 )
-def test_a_plan_without_usable_gpus_says_why(fake_cluster, fault, words):
+def test_a_plan_without_usable_gpus_has_a_reason(fake_cluster, fault, words):
     waiting = fake_cluster(nodes=1).change_node(0, **fault).settle()
     assert waiting.state == "NoSuchGPUs"
     assert waiting.condition("Sized")["message"].endswith(words)
@@ -262,7 +262,7 @@ def unknown_yet(question):
     raise NotSizedYetError(question)
 
 
-def test_a_plan_that_runs_goes_on_while_its_new_size_is_searched(fake_cluster):
+def test_a_running_plan_continues_while_its_new_size_is_searched(fake_cluster):
     running = fake_cluster().settle()
     running.job(ready=2)
     running.settle().edit(workload={"tokens": "20M"}, suspend=True)
@@ -274,7 +274,7 @@ def test_a_plan_that_runs_goes_on_while_its_new_size_is_searched(fake_cluster):
     assert all(a.status["observedGeneration"] == 1 for a in actions if isinstance(a, PatchStatus))
 
 
-def test_a_new_plan_writes_nothing_before_the_answer(fake_cluster):
+def test_a_new_plan_writes_nothing_before_its_size(fake_cluster):
     assert [type(action) for action in reconcile(fake_cluster().snapshot(), size=unknown_yet)] == [SearchSize]
 
 

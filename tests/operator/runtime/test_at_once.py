@@ -19,7 +19,7 @@ def test_all_are_awaited_and_the_first_error_is_raised():
     assert ended == ["a", "b", "c", "d"]
 
 
-def test_one_is_awaited_as_it_is():
+def test_a_single_awaitable_is_awaited_directly():
     async def fail():
         raise KeyError("it")
 

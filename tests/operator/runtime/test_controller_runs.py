@@ -197,7 +197,7 @@ def test_what_fails_is_tried_again(world, answer):
     assert "rightsizer_operator_reconcile_failures_total 1.0" in world.metrics.render().decode()
 
 
-def test_a_refused_job_is_told_in_the_status_until_it_is_accepted(world):
+def test_a_refused_job_is_in_the_status_until_it_is_accepted(world):
     world.plan()
     world.api.refuse["POST", "/jobs"] = [(403, b'{"message": "quota exceeded"}')] * 3
 
@@ -262,7 +262,7 @@ def test_a_fault_of_ours_in_one_plan_is_its_condition_an_event_and_a_metric(worl
     assert "rightsizer_operator_faults_total 2.0" in world.metrics.render().decode()
 
 
-def test_a_plan_whose_search_takes_for_ever_holds_up_no_other(fake_api, fake_cluster):
+def test_a_plan_with_an_endless_search_delays_no_other(fake_api, fake_cluster):
     endless = 7e7
     world = Running(
         fake_api,
@@ -281,7 +281,7 @@ def test_a_plan_whose_search_takes_for_ever_holds_up_no_other(fake_api, fake_clu
     assert JOB not in world.api.objects
 
 
-def test_a_plan_over_budget_is_refused_once_and_goes_on_when_it_is_made_simpler(fake_api, fake_cluster):
+def test_a_plan_over_the_sizing_budget_is_refused_once_and_sized_when_simpler(fake_api, fake_cluster):
     searcher = InlineSearcher(most=5e7)
     world = Running(fake_api, fake_cluster({"workload": {"tokens": "70M"}}), (searcher,), retry_s=0.01)
     world.plan()
@@ -299,7 +299,7 @@ def test_a_plan_over_budget_is_refused_once_and_goes_on_when_it_is_made_simpler(
 
 
 @pytest.mark.slow
-def test_an_api_server_that_does_not_answer_at_first_is_waited_for(world):
+def test_an_unresponsive_api_server_is_waited_for_at_first(world):
     world.plan()
     world.api.refuse["GET", "/nodes"] = [OSError("no route")]
 
@@ -373,12 +373,12 @@ def test_a_plan_that_is_no_news_and_a_follower_push_nothing(world):
     [(404, "", False), (200, "others", False), (200, "trainingplans", True)],
     ids=["no group", "no plans", "plans"],
 )
-def test_the_api_server_says_whether_it_knows_plans(world, status, name, served):
+def test_the_api_server_reports_whether_the_crd_exists(world, status, name, served):
     world.api.refuse["GET", "/v1alpha1"] = [(status, json.dumps({"resources": [{"name": name}]}).encode())]
     assert asyncio.run(world.controller.serves_plans()) is served
 
 
-def test_an_api_server_that_is_overloaded_does_not_say_whether_it_knows_plans(world):
+def test_an_overloaded_api_server_does_not_decide_whether_the_crd_exists(world):
     world.api.refuse["GET", "/v1alpha1"] = [(503, b'{"message": "overloaded"}')]
     with pytest.raises(ApiError):
         asyncio.run(world.controller.serves_plans())

@@ -63,7 +63,7 @@ def test_without_the_definition_of_plans_it_is_alive_and_not_ready():
     assert "CustomResourceDefinition of TrainingPlans is missing" in text
 
 
-def test_an_api_server_that_does_not_answer_leaves_it_ready():
+def test_an_unresponsive_api_server_leaves_it_ready():
     assert answers("/readyz", served=None) == [(200, "ok\n")]
 
 

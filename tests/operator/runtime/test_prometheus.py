@@ -26,13 +26,13 @@ def running(fake_cluster, **status):
     return cache
 
 
-def test_a_job_with_ready_workers_is_asked_about_by_its_namespace_and_name(fake_cluster):
+def test_a_job_with_ready_workers_is_queried_by_its_namespace_and_name(fake_cluster):
     (job,) = jobs_of(running(fake_cluster, active=2, ready=2), window_s=600.0)
     assert (job.key, job.executor, job.namespace, job.workload) == (KEY, "kubernetes", "team", "demo-a1")
     assert (job.gpus, job.window_s) == (2, 600.0)
 
 
-def test_a_job_without_a_ready_worker_is_not_asked_about(fake_cluster):
+def test_a_job_without_a_ready_worker_is_not_queried(fake_cluster):
     assert jobs_of(running(fake_cluster, active=2, ready=0), window_s=600.0) == ()
 
 

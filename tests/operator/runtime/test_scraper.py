@@ -51,7 +51,7 @@ def scraped(sweeps, answers):
     ],
     ids=["always", "never", "once"],
 )
-def test_plans_that_do_not_answer_are_scraped_less_often(answers, when):
+def test_unresponsive_plans_are_scraped_less_often(answers, when):
     assert scraped(20, answers) == when
 
 
@@ -155,7 +155,7 @@ def workers(fake_api, fake_cluster):
     return Workers(fake_api, fake_cluster())
 
 
-def test_the_worker_that_answers_gives_the_plan_s_progress_and_is_asked_alone(workers, fake_api):
+def test_the_responding_worker_gives_the_progress_and_is_scraped_alone(workers, fake_api):
     workers.trains(loss=2.5)
 
     async def scenario(until):
@@ -172,7 +172,7 @@ def test_the_worker_that_answers_gives_the_plan_s_progress_and_is_asked_alone(wo
     [(503, ""), (200, "x" * 300_000), (200, "no metrics {")],
     ids=["an error", "too long", "not metrics"],
 )
-def test_an_answer_that_cannot_be_used_is_no_progress(workers, status, body):
+def test_an_unusable_response_is_no_progress(workers, status, body):
     workers.status, workers.body = status, body
 
     async def scenario(until):
@@ -185,7 +185,7 @@ def test_an_answer_that_cannot_be_used_is_no_progress(workers, status, body):
 FAT = "".join(f'user_metric{{n="{n}"}} 1\n' for n in range(10_700))  # 250 KiB
 
 
-def test_of_a_fat_answer_only_our_lines_are_parsed_and_not_on_the_event_loop(workers):
+def test_only_our_lines_of_a_large_response_are_parsed_off_the_event_loop(workers):
     workers.trains(loss=2.5)
     workers.body = FAT + workers.body
     threads = set()
@@ -211,7 +211,7 @@ def test_of_a_fat_answer_only_our_lines_are_parsed_and_not_on_the_event_loop(wor
     ],
     ids=["any", "ours"],
 )
-def test_who_sends_too_much_is_skipped_and_told_why(workers, fake_api, body, reason):
+def test_an_oversized_response_is_skipped_with_its_reason(workers, fake_api, body, reason):
     workers.trains()
     sound, workers.body = workers.body, body
 
@@ -228,7 +228,7 @@ def test_who_sends_too_much_is_skipped_and_told_why(workers, fake_api, body, rea
     workers.run(scenario)
 
 
-def test_a_compressed_answer_is_not_unpacked(workers):
+def test_a_compressed_response_is_not_unpacked(workers):
     workers.trains()
     workers.body = gzip.compress(workers.body.encode() + bytes(10**7))
     workers.headers = {"Content-Encoding": "gzip"}

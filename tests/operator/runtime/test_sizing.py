@@ -108,7 +108,7 @@ def test_the_same_question_of_many_plans_is_searched_once_and_refusals_are_kept(
     asyncio.run(scenario())
 
 
-def test_an_answer_brings_back_every_plan_that_waits_for_it_before_the_next_search(fake_cluster):
+def test_a_result_requeues_every_waiting_plan_before_the_next_search(fake_cluster):
     first, second = (
         questions(fake_cluster({"workload": {"tokens": tokens}}))[0] for tokens in ("10M", "20M")
     )
@@ -152,7 +152,7 @@ def test_beyond_all_budgets_a_question_is_refused_and_not_searched_again(fake_cl
     asyncio.run(scenario())
 
 
-def test_an_answer_holds_on_fewer_gpus_where_it_fits(fake_cluster):
+def test_a_size_holds_on_fewer_gpus_if_it_fits(fake_cluster):
     cluster = fake_cluster({"resources": {"gpus": None, "minGPUs": None, "maxGPUs": None}})
     asked = questions(cluster)[0]
     found = answer(asked)
@@ -167,7 +167,7 @@ def test_an_answer_holds_on_fewer_gpus_where_it_fits(fake_cluster):
     assert fewer(1).is_answered_by(SizingAnswer(message="none"), asked)
 
 
-def test_the_time_of_a_sizing_stands_until_it_is_over_and_holds_for_one_generation(fake_cluster):
+def test_the_start_of_a_sizing_is_kept_until_its_end_for_one_generation(fake_cluster):
     question = questions(fake_cluster())[0]
 
     async def scenario():
@@ -184,7 +184,7 @@ def test_the_time_of_a_sizing_stands_until_it_is_over_and_holds_for_one_generati
 
 
 @pytest.mark.slow
-def test_a_real_process_answers_as_this_one_does_and_ends_what_takes_too_long(fake_cluster):
+def test_a_real_process_gives_the_same_result_and_ends_slow_calls(fake_cluster):
     quick, slow = sizing_processes(1.0)
     small, huge = questions(fake_cluster())[0], questions(fake_cluster(HUGE))[-1]
 

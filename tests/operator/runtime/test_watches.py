@@ -45,11 +45,11 @@ def test_plans_are_watched_while_the_api_server_serves_them():
 
 
 @pytest.mark.parametrize("at_first", [(), (PLANS,)], ids=["not watched", "watched"])
-def test_an_api_server_that_does_not_say_changes_nothing(at_first):
+def test_an_unclear_response_of_the_api_server_changes_nothing(at_first):
     assert watched_after(OVERLOADED, OVERLOADED, at_first=at_first) == [bool(at_first)] * 2
 
 
-def test_kopf_is_told_of_each_change_only():
+def test_kopf_gets_each_change_once():
     async def scenario():
         insights, told, left = Insights(), [], [True, True, False]
 
@@ -78,7 +78,7 @@ def test_kopf_is_told_of_each_change_only():
     assert asyncio.run(scenario()) == [True, False]
 
 
-def test_kopf_keeps_of_an_event_what_it_needs_itself():
+def test_kopf_keeps_only_its_own_fields_of_an_event():
     event = {
         "type": "MODIFIED",
         "object": {"metadata": {"name": "n1", "managedFields": [{}]}, "spec": {"a": 1}, "status": {}},

@@ -92,7 +92,7 @@ def test_a_queue_s_part_for_a_gpu_is_of_the_resources_that_it_covers(queue, part
     assert part_of(queue) == part
 
 
-def test_a_queue_s_own_quota_is_without_what_it_borrows():
+def test_a_queue_s_own_quota_excludes_borrowed_gpus():
     queue = cluster_queue({"nominalQuota": 8, "borrowingLimit": 4}, cohortName="all")
     assert gpus_of(queue, borrows=False) == 8
 
@@ -118,7 +118,7 @@ def test_a_queued_plan_shows_kueue_s_message(queued):
     assert any(isinstance(action, Requeue) for action in waits.decide())
 
 
-def test_a_preempted_workload_shows_its_preemptor_and_what_it_lacks():
+def test_a_preempted_workload_shows_its_preemptor_and_its_lack():
     raw = workload(("Preempted", "True", "by uid-2."), ("QuotaReserved", "False", "no room"))
     assert pending_reason([KueueWorkload.of(raw)]) == "by uid-2; no room"
 

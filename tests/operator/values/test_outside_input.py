@@ -31,7 +31,7 @@ METADATA = {"namespace": "team", "name": "demo-a1", "uid": "j-1", "resourceVersi
 @pytest.mark.parametrize(
     "text", [None, "", 7, "yesterday", "2026-01-01", "2026-01-01T00:00:00", "9999-99-99T99:99:99Z", "\x1b[2J"]
 )
-def test_what_is_no_moment_is_none(text):
+def test_an_invalid_timestamp_is_none(text):
     assert parse_time(text) is None
 
 

@@ -72,5 +72,5 @@ def test_a_container_that_is_being_created_waits_for_nothing():
     ("condition", "words"),
     [({"reason": "Unschedulable", "message": "0/3 nodes"}, "0/3 nodes"), ({"status": "True"}, "")],
 )
-def test_a_pod_without_a_node_says_why(condition, words):
+def test_a_pod_without_a_node_has_a_reason(condition, words):
     assert pod({"conditions": [{"type": "PodScheduled", **condition}]}).unschedulable == words

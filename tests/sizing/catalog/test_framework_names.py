@@ -25,7 +25,7 @@ from rightsizer_engine.errors import UnknownNameError
         ("custom", "unknown"),
     ],
 )
-def test_what_people_say_names_the_present_generation(said, profile):
+def test_common_names_mean_the_present_generation(said, profile):
     assert framework_named(said).name == profile
 
 
@@ -41,7 +41,7 @@ def test_adapters_are_trained_by_the_library_for_them(said, profile):
     assert framework_named(said, adapters=True).name == profile
 
 
-def test_an_unknown_name_is_answered_with_near_ones():
+def test_an_unknown_name_suggests_near_ones():
     with pytest.raises(UnknownNameError, match=r"'axolotle': unknown; did you mean axolotl\?"):
         framework_named("axolotle")
 

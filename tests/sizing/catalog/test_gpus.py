@@ -96,7 +96,7 @@ def test_every_gpu_answers_to_its_own_name() -> None:
 
 
 @pytest.mark.parametrize("name", ["A100", "B200", "H100", "H200", "V100"])
-def test_a_common_name_as_it_is_written_means_what_the_index_says(name: str) -> None:
+def test_a_common_name_as_written_resolves_like_the_index(name: str) -> None:
     assert lookup.gpu(name) is lookup.gpu(name.lower())
 
 
@@ -105,7 +105,7 @@ def test_every_gpu_is_listed_once() -> None:
     assert len(names) == len(set(names)) > 45
 
 
-def test_an_ambiguous_name_lists_what_it_may_mean() -> None:
+def test_an_ambiguous_name_lists_its_meanings() -> None:
     with pytest.raises(UnknownNameError, match="ambiguous") as caught:
         lookup.gpu("A100-SXM4")
     assert caught.value.candidates == ("A100-SXM4-40GB", "A100-SXM4-80GB")
@@ -114,14 +114,14 @@ def test_an_ambiguous_name_lists_what_it_may_mean() -> None:
 @pytest.mark.parametrize(
     ("name", "near"), [("H10O", "H100-SXM5-80GB"), ("RTX4900", "RTX 4090"), ("L40SS", "L40S")]
 )
-def test_a_near_miss_is_answered_with_the_nearest_name(name: str, near: str) -> None:
+def test_a_near_miss_suggests_the_nearest_name(name: str, near: str) -> None:
     with pytest.raises(UnknownNameError) as caught:
         lookup.gpu(name)
     assert near in caught.value.candidates
 
 
 @pytest.mark.parametrize("name", ["", "potato", "x" * 10_000, "\x00", "H100; rm -rf /"])
-def test_a_name_like_no_other_says_where_to_look(name: str) -> None:
+def test_an_unknown_name_points_to_the_list(name: str) -> None:
     with pytest.raises(UnknownNameError, match=r"rightsizer gpus|did you mean"):
         lookup.gpu(name)
 
@@ -143,7 +143,7 @@ def test_a_name_like_no_other_says_where_to_look(name: str) -> None:
         ("NVIDIA-L4-SHARED", "share"),
     ],
 )
-def test_what_is_no_whole_gpu_is_refused_by_name(name: str, reason: str) -> None:
+def test_a_partial_gpu_is_refused_by_name(name: str, reason: str) -> None:
     with pytest.raises(UnsupportedError, match=reason):
         lookup.gpu(name)
 
@@ -198,14 +198,14 @@ def test_the_fast_link_joins_what_the_node_holds(name: str, gpus: int, domain: i
     assert lookup.cluster(name, gpus_per_node=gpus).nvlink_domain_gpus == domain
 
 
-def test_a_node_shape_says_network_and_price() -> None:
+def test_a_node_shape_sets_network_and_price() -> None:
     built = lookup.cluster("A100", nodes_shape="p4de.24xlarge")
     assert built.inter_known
     assert built.inter_bytes_per_s == pytest.approx(6.25e9)
     assert built.price_usd_per_gpu_h == pytest.approx(3.431)
 
 
-def test_a_machine_says_its_power_limit() -> None:
+def test_a_machine_sets_its_power_limit() -> None:
     jupiter = lookup.cluster("GH200", nodes_shape="JUPITER")
     assert (jupiter.gpu.power_w, lookup.gpu("GH200").power_w) == (680, 900)
     assert jupiter.inter_bytes_per_s == pytest.approx(25e9)
@@ -240,7 +240,7 @@ def test_a_text_names_a_machine_by_its_words() -> None:
     assert lookup.system("InfiniBand NDR, JUPITER", "H100-SXM5-80GB") is None
 
 
-def test_what_is_given_wins_over_the_shape() -> None:
+def test_stated_values_override_the_shape() -> None:
     built = lookup.cluster("H100", nodes_shape="p5.48xlarge", inter_bytes_per_s=1e9, price=2.0, max_gpus=64)
     assert (built.inter_bytes_per_s, built.price_usd_per_gpu_h, built.max_gpus) == (1e9, 2.0, 64)
     assert built.inter_link == "as given"

@@ -124,7 +124,7 @@ def test_something_that_is_no_mapping_is_refused(config: object) -> None:
         from_config(config)  # type: ignore[arg-type]
 
 
-def test_an_unknown_type_is_read_by_its_dimensions_and_says_so() -> None:
+def test_an_unknown_type_is_read_by_its_dimensions_with_a_note() -> None:
     network = from_config(LLAMA | {"model_type": "newllama"})
     assert network.parameters_total == from_config(LLAMA).parameters_total
     assert "guess" in network.doubt
@@ -138,7 +138,7 @@ def test_an_unknown_type_needs_only_its_dimensions() -> None:
     assert "guess" in network.doubt
 
 
-def test_an_unknown_type_without_a_dimension_is_refused_with_what_is_missing() -> None:
+def test_an_unknown_type_without_a_dimension_is_refused_with_its_name() -> None:
     with pytest.raises(InputError, match="num_hidden_layers"):
         from_config({"model_type": "new", "hidden_size": 4096})
 
@@ -148,7 +148,7 @@ def test_layers_that_are_no_attention_are_refused_in_any_type() -> None:
         from_config(LLAMA | {"layer_types": ["full_attention", "retention"]})
 
 
-def test_a_quantised_checkpoint_says_so() -> None:
+def test_a_quantised_checkpoint_is_noted() -> None:
     network = from_config(LLAMA | {"quantization_config": {"quant_method": "awq", "bits": 4}})
     assert network.parameters_total == from_config(LLAMA).parameters_total
     assert "quantised (awq)" in network.doubt

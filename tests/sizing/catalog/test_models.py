@@ -83,7 +83,7 @@ def test_every_model_answers_to_its_own_name_however_it_is_spelt() -> None:
     } == names
 
 
-def test_an_alias_as_it_is_written_means_what_the_index_says() -> None:
+def test_an_alias_as_written_resolves_like_the_index() -> None:
     written = [
         alias for name in ROWS if ROWS[name]["family"] != "unet" for alias in lookup.model_aliases(name)
     ]
@@ -95,7 +95,7 @@ def test_an_alias_as_it_is_written_means_what_the_index_says() -> None:
     ("name", "near"),
     [("Llama 3.1", "Llama 3.1 8B"), ("mixtral", "Mixtral 8x7B"), ("meta-llama/Llama-3.1-9B", "Llama 3.1 8B")],
 )
-def test_an_unknown_model_is_answered_with_near_ones(name: str, near: str) -> None:
+def test_an_unknown_model_suggests_near_ones(name: str, near: str) -> None:
     with pytest.raises(UnknownNameError) as caught:
         lookup.model(name)
     assert near in caught.value.candidates

@@ -22,7 +22,7 @@ def test_a_name_with_a_letter_left_out_is_as_near_as_by_comparing_with_all(chang
 
 
 @pytest.mark.parametrize("name", ["x" * 10_000, "llama" * 50, "ab" * 500, "-", "7b" * 100])
-def test_a_name_of_any_length_is_answered(name: str) -> None:
+def test_a_name_of_any_length_is_handled(name: str) -> None:
     assert len(nearest(INDEX, name)) <= 6
 
 

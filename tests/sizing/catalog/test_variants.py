@@ -19,7 +19,7 @@ from rightsizer_engine.errors import UnknownNameError
         ("TheBloke/Mixtral-8x7B-Instruct-v0.1-AWQ", "Mixtral 8x7B"),
     ],
 )
-def test_a_quantised_variant_is_its_base_model_and_says_so(name: str, model: str) -> None:
+def test_a_quantised_variant_is_its_base_model_with_a_note(name: str, model: str) -> None:
     read = lookup.model(name)
     assert read.name == model
     assert "quantised" in read.doubt
@@ -53,7 +53,7 @@ def test_an_official_variant_is_its_base_model_without_a_word(name: str, model: 
         ("bigscience/bloomz-7b1-mt", "BLOOM 7b1"),
     ],
 )
-def test_a_fine_tuned_model_is_read_by_the_base_in_its_name_and_says_so(name: str, model: str) -> None:
+def test_a_fine_tuned_model_is_read_by_the_base_in_its_name_with_a_note(name: str, model: str) -> None:
     read = lookup.model(name)
     assert read.name == model
     assert f"fine-tuned {model}" in read.doubt

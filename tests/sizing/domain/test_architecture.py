@@ -33,7 +33,7 @@ FUNCTIONS = (
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_columns_of_all_models_say_what_each_model_says(name: str) -> None:
+def test_columns_of_all_models_equal_each_model_s_values(name: str) -> None:
     count = getattr(architecture, name)
     together = count(Columns.stack(lookup.models()))
     assert np.array_equal(together, [float(count(one)) for one in lookup.models()])
@@ -97,7 +97,7 @@ def test_an_encoders_cost_is_spread_over_the_decoders_tokens() -> None:
     assert per_sequence[1] > per_sequence[0]
 
 
-def test_a_multi_token_prediction_layer_is_counted_where_asked_for() -> None:
+def test_a_multi_token_prediction_layer_is_counted_if_requested() -> None:
     v3 = lookup.model("DeepSeek-V3 671B")
     added = dataclasses.replace(v3, mtp_layers=1).parameters_total - v3.parameters_total
     assert added == pytest.approx(11.5e9, rel=0.02)  # 685B on disk, with embedding and head twice

@@ -68,7 +68,7 @@ def test_evidence_halves_with_each_step_away(other, worth):
     assert evidence(SAME, other) == evidence(SAME)  # the source's most similar runs count
 
 
-def test_a_source_that_is_left_out_says_nothing():
+def test_a_source_that_is_left_out_adds_no_evidence():
     both = RunTable([SAME, replace(SAME, source="B")])
     assert float(both.without("B").evidence(Cases.of(CASE))) == evidence(SAME)
 

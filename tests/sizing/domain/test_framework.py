@@ -73,7 +73,7 @@ def test_a_trainer_keeps_the_states_that_its_own_defaults_load(name, bytes_per_w
 
 
 @pytest.mark.parametrize("name", ["trl", "llama-factory", "axolotl", "ms-swift-3", "unsloth"])
-def test_everyday_trainers_recompute_unless_told_not_to(name):
+def test_everyday_trainers_recompute_by_default(name):
     assert framework(name).default_recompute is Recompute.FULL
     assert framework("hf-trainer").default_recompute is Recompute.NONE
 
@@ -111,7 +111,7 @@ def test_an_unheard_of_framework_is_not_recognised():
         "adapters",
     ],
 )
-def test_what_is_assumed_of_an_unknown_framework_follows_the_layout_and_says_so(facts, name):
+def test_the_assumed_profile_of_an_unknown_framework_follows_the_layout_with_a_note(facts, name):
     plain = {"model_parallel": False, "sharded": False, "adapters": False}
     found = unknown_framework(**(plain | facts))
     assert (found.name, found.known) == (name, False)

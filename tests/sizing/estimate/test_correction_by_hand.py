@@ -82,7 +82,7 @@ def test_noise_has_three_independent_parts():
     assert noise_ln(0, 0.04, P) == pytest.approx(math.sqrt(0.04**2 + 2.0**2 + 0.03**2))
 
 
-def test_covariances_say_for_every_share_which_runs_have_it_in_common():
+def test_covariances_mark_for_every_share_the_runs_in_common():
     runs = (
         run(),
         run(layout=Layout(dp=16, micro_batch=2)),

@@ -93,7 +93,7 @@ def test_other_nodes_wait_for_stragglers_and_a_single_one_does_not():
     assert found[3] > 0.9 * found[4]
 
 
-def test_a_stack_that_nobody_named_takes_its_share_of_what_is_left():
+def test_an_unnamed_stack_takes_its_share_of_the_remainder():
     named, unnamed = _whole_run(2048, 60.0), _whole_run(2048, 60.0, slower_stack_ln=0.123)
     assert named.slower_stack == 0
     assert unnamed.unplanned == named.unplanned

@@ -161,7 +161,7 @@ def test_a_measured_matmul_replaces_the_power_law():
 
 
 @pytest.mark.parametrize(("count", "used"), [(132, 132), (0, 128)])
-def test_a_part_whose_multiprocessors_nobody_published_has_128(count, used):
+def test_a_part_without_published_multiprocessors_has_128(count, used):
     assert int(rates(cases(gpu={"streaming_multiprocessors": count}), PLAIN).multiprocessors) == used
 
 

@@ -75,7 +75,7 @@ def test_a_staged_opening_that_was_too_small_is_corrected_at_the_first_look():
     assert (found.missed, found.resizes) == (0, 1)
 
 
-def test_an_opening_takes_no_more_than_what_is_free():
+def test_an_opening_takes_at_most_the_free_gpus():
     first, second = job("a", gpus=4, slack=None), job("b", at=1.0, gpus=4, slack=0.6)
     found = under("staged, OnPressure", first, second)
     assert found.started_s[1] == 1.0 * HOUR
@@ -90,7 +90,7 @@ def test_restarts_are_paid_for():
     assert 0 < quick.lost_gpu_hours < slow.lost_gpu_hours
 
 
-def test_the_policy_sees_the_curve_through_what_it_measured():
+def test_the_policy_has_the_curve_through_its_measurements():
     curve = TraceScaling(exponent=0.5, exponent_sigma=0.1, counts=(1, 2, 4, 8))
     sizes = {s.gpus: s for s in curve.sizes(gpus=8, tokens_per_s=0.9, steps=100)}
     assert sizes[8].tokens_per_s == pytest.approx(0.9)

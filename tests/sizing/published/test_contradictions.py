@@ -37,7 +37,7 @@ def test_whole_logits_that_crowd_the_gpu_mean_a_fused_loss(changes, loss):
     assert case(**changes).workload.loss is loss
 
 
-def test_a_fused_loss_that_the_row_does_not_state_is_said():
+def test_an_unstated_fused_loss_is_noted():
     assert case().assumptions == ("loss not stated: fused, because whole logits would crowd the GPU",)
 
 

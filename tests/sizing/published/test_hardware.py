@@ -28,7 +28,9 @@ def cluster(gpu: str, gpus: int = 8, **row: str) -> Cluster:
         ("8x 200 Gb/s RoCE", 8, 8, None),
     ],
 )
-def test_a_stated_link_joins_what_it_can(cell: str, per_node: int, cards: int, reach: int | None) -> None:
+def test_a_stated_link_joins_the_gpus_in_its_reach(
+    cell: str, per_node: int, cards: int, reach: int | None
+) -> None:
     assert nvlink_reach(cell, per_node, cards) == reach
 
 

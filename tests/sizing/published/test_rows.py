@@ -36,7 +36,7 @@ def case(**changes):
     return case_from_row(ROW | changes)
 
 
-def test_a_full_row_is_taken_as_written():
+def test_a_full_row_is_read_as_written():
     found = case()
     layout = found.layout
     assert (layout.dp, layout.tp, layout.pp, layout.micro_batches) == (8, 4, 2, 32)
@@ -127,7 +127,7 @@ def test_link_words_become_bytes_per_second_and_gpu(text, gigabits):
     assert cluster.inter_known
 
 
-def test_an_unstated_link_is_the_gpus_usual_one_and_says_that_it_is_not_known():
+def test_an_unstated_link_is_the_gpus_usual_one_with_a_note():
     assert not case(interconnect_inter="Ethernet, Infiniband").cluster.inter_known
 
 
@@ -184,11 +184,11 @@ def test_a_row_may_name_the_generation_of_its_attention_kernel(columns, kernel):
     ],
     ids=["experts hidden", "gradients not hidden", "not said", "weights in 8 bits"],
 )
-def test_a_table_may_say_which_exchanges_are_hidden(column, text, fact, found):
+def test_a_table_may_state_the_hidden_exchanges(column, text, fact, found):
     assert getattr(case(**{column: text}).framework, fact) is found
 
 
-def test_a_table_may_say_that_tensor_parallel_traffic_is_overlapped():
+def test_a_table_may_state_overlapped_tensor_parallel_traffic():
     assert case(overlap_tensor="1").framework.overlaps_tensor_parallel
     assert not case(overlap_tensor="").framework.overlaps_tensor_parallel
 
@@ -255,7 +255,7 @@ def test_a_truncated_hybrid_keeps_its_mix_of_layers():
 
 
 @pytest.mark.parametrize("size", ["2.7B", "7.3B", "7.1B", "9B", "456B", "48B"])
-def test_no_hybrid_and_no_image_tower_stands_in_for_a_size(size):
+def test_a_size_alone_is_never_read_as_a_hybrid_or_an_image_tower(size):
     found = case(model_name=f"secret-{size}", **dict.fromkeys(SHAPE, "")).architecture
     assert found.attention_free_layers == found.linear_layers == found.encoder_layers == 0
 
@@ -314,7 +314,7 @@ def test_what_cannot_be_modelled_is_refused_with_the_reason(changes, reason):
     ],
     ids=["sequence", "the model's own recipe", "the framework's default", "GPU", "a similar GPU", "batch"],
 )
-def test_what_decides_the_answer_and_is_not_stated_is_assumed_aloud(changes, said, read):
+def test_unstated_inputs_are_assumed_with_a_note(changes, said, read):
     found = case(**changes)
     assert found.assumptions == (said,)
     assert found.workload.assumed_inputs
@@ -342,7 +342,7 @@ def test_a_model_of_which_only_the_size_is_known_is_shaped_like_one_of_that_size
     assert (found.architecture.experts > 0) == ("A3B" in name)
 
 
-def test_a_run_that_ran_recomputes_at_least_what_it_needs_to_fit():
+def test_a_published_run_recomputes_at_least_enough_to_fit():
     long = {"seq_len": "65536", "tp": "2", "dp": "16", "recompute": "", "flash_attention": "1"}
     assert case(**long).layout.recompute is Recompute.FULL
     assert case(recompute="").layout.recompute is Recompute.NONE
@@ -372,7 +372,7 @@ def test_a_calendar_version_dates_the_framework(framework, year, released):
     assert case(framework=framework, year=year).workload.library_year == pytest.approx(released)
 
 
-def test_a_named_profile_replaces_what_the_framework_text_says():
+def test_a_named_profile_replaces_the_framework_text():
     assert (
         case_from_row(ROW | {"framework": "torchtitan", "profile": "megatron-core"}).framework.name
         == "megatron-core"

@@ -85,14 +85,14 @@ def test_prices_and_savings_are_gpu_hours():
         (500.0, {"others_wait": True, "restart_s": 96.1 * HOUR}, False),  # frees 400 for 400.4
     ],
 )
-def test_a_shrink_is_worth_what_it_saves_or_frees_under_pressure(rate, changes, worth):
+def test_a_shrink_counts_its_savings_or_the_gpus_freed_under_pressure(rate, changes, worth):
     assert sizes(**changes).worth_shrinking(JobSize(gpus=4, tokens_per_s=rate), P) is worth
 
 
 HALF = JobSize(gpus=4, tokens_per_s=600.0)
 
 
-def test_too_many_gpus_shrink_to_the_fewest_in_time_and_say_the_sums():
+def test_too_many_gpus_shrink_to_the_fewest_in_time_with_the_sums():
     some = sizes(JobSize(gpus=3, tokens_per_s=580.0), HALF, deadline_left_s=200 * HOUR)
     choice = choose_size(some, P)
     assert (choice.action, choice.size) == (Action.SHRINK, HALF)
@@ -102,12 +102,12 @@ def test_too_many_gpus_shrink_to_the_fewest_in_time_and_say_the_sums():
     )
 
 
-def test_a_shrink_for_others_says_what_it_frees_and_costs():
+def test_a_shrink_for_others_states_its_gain_and_cost():
     some = sizes(JobSize(gpus=4, tokens_per_s=500.0), deadline_left_s=300 * HOUR, others_wait=True)
     assert choose_size(some, P).why.endswith("which frees 400 GPU-hours for waiting jobs at a net cost of 20")
 
 
-def test_a_shrink_that_is_not_worth_it_is_told_as_oversized():
+def test_a_shrink_that_does_not_pay_is_flagged_as_oversized():
     choice = choose_size(
         sizes(JobSize(gpus=4, tokens_per_s=500.0), deadline_left_s=300 * HOUR, pressure=Pressure.ALWAYS), P
     )
@@ -271,7 +271,7 @@ def test_of_two_layouts_the_one_in_place_is_preferred_unless_the_other_is_clearl
     ],
     ids=["all of an interval", "since the last one", "saved first", "no checkpoints"],
 )
-def test_lost_work_is_what_was_done_since_the_last_checkpoint(given, lost_s):
+def test_lost_work_is_the_work_since_the_last_checkpoint(given, lost_s):
     assert found(**given).lost_s == lost_s
 
 

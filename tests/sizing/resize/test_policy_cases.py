@@ -166,14 +166,14 @@ WITHHELD = {
 
 
 @pytest.mark.parametrize("case", WITHHELD.values(), ids=WITHHELD)
-def test_a_shrink_is_said_but_not_done(case):
+def test_a_shrink_is_recommended_but_not_done(case):
     changes, said = case
     found = decided(deadline_left_s=300 * HOUR, **changes)
     assert (found.action, found.gpus, found.act) == (Action.SHRINK, 4, False)
     assert said in found.withheld
 
 
-def test_growing_waits_for_nobody():
+def test_growing_does_not_wait():
     assert decided(deadline_left_s=80 * HOUR, others_waiting=False).act
 
 
@@ -181,12 +181,12 @@ def test_always_gives_back_without_anyone_waiting():
     assert decided(deadline_left_s=300 * HOUR, others_waiting=False, pressure=Pressure.ALWAYS).act
 
 
-def test_off_does_and_says_nothing():
+def test_mode_off_does_and_reports_nothing():
     found = decided(deadline_left_s=80 * HOUR, mode=Mode.OFF)
     assert (found.action, found.act, found.reason) == (Action.KEEP, False, "elasticity is Off")
 
 
-def test_even_scaling_shrinks_only_for_those_who_wait():
+def test_even_scaling_shrinks_only_for_waiting_jobs():
     """With even scaling fewer GPUs save nothing: only handing them over is worth a restart."""
     even = {"scaling": Curve(doubling=2.0), "deadline_left_s": 300 * HOUR, "pressure": Pressure.ALWAYS}
     assert decided(**even, others_waiting=True).action is Action.SHRINK
@@ -243,7 +243,7 @@ def test_the_window_to_read_covers_two_checkpoints():
 
 
 @pytest.mark.parametrize("answer", [True, False])
-def test_the_executor_s_answer_whether_others_wait_comes_before_the_reading_s(answer):
+def test_the_executor_s_pressure_overrides_the_reading_s(answer):
     reading = Reading(others_waiting=not answer)
     assert others_waiting_now(Limits(others_waiting=answer), reading) is answer
     assert others_waiting_now(Limits(others_waiting=None), reading) is not answer

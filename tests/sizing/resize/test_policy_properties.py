@@ -101,14 +101,14 @@ NEEDED = ("window_s", "age_s", "coverage", "gpus", "tokens_per_s", "window_steps
 
 
 @given(job=JOBS, field=st.sampled_from(NEEDED), bad=st.sampled_from([None, math.nan, -1.0, math.inf]))
-def test_what_is_unknown_moves_nothing(job, field, bad):
+def test_missing_data_never_triggers_a_resize(job, field, bad):
     found = job.decided(**{field: bad})
     assert found.action not in RESIZES
     assert not found.act
 
 
 @given(job=JOBS, age_s=st.floats(301.0, 1e9))
-def test_what_is_stale_moves_nothing(job, age_s):
+def test_stale_data_never_triggers_a_resize(job, age_s):
     assert job.decided(age_s=age_s).action is Action.KEEP
 
 
@@ -209,7 +209,7 @@ def test_any_series_of_metrics_resizes_once_a_cool_down_at_most(some, series):
 
 
 @given(some=JOBS, noise=st.lists(st.floats(-0.03, 0.03), min_size=10, max_size=10))
-def test_a_steady_job_never_takes_back_what_it_gave(some, noise):
+def test_a_steady_job_never_regrows(some, noise):
     """True rates on the curve, measured within 3 %: a growth may be shrunk once it caught up, no more."""
     limits, curve = replace(LIMITS, pressure=some.pressure), some.curve
     job = Job.of(some)

@@ -18,7 +18,7 @@ def decided(*, waiting, gpus=8, history=None, limits=FREE, **running):
     return decide(reading, replace(ENDLESS, gpus=gpus, **running), limits, history or History(), now_s=NOW)
 
 
-def test_idle_gpus_are_taken_as_far_as_they_become_speed():
+def test_idle_gpus_are_taken_as_far_as_they_add_speed():
     found = decided(waiting=False)
     assert (found.action, found.gpus, found.act) == (Action.GROW, 16, True)
     assert "8 GPUs are idle" in found.reason
@@ -42,7 +42,7 @@ def test_otherwise_the_size_stays(changes):
     assert "no deadline" in found.reason
 
 
-def test_spare_gpus_go_back_at_once_and_in_one_step_to_who_waits():
+def test_spare_gpus_return_in_one_step_to_a_waiting_job():
     grown = History(first_gpus=8, last_resize_s=LONG_AGO)
     found = decided(waiting=True, gpus=32, history=grown)
     assert (found.action, found.gpus, found.act) == (Action.SHRINK, 8, True)

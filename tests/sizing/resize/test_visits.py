@@ -52,7 +52,7 @@ NOTHING = {
 
 
 @pytest.mark.parametrize("visit", NOTHING.values(), ids=NOTHING)
-def test_a_visit_without_a_rate_at_a_possible_size_says_nothing(visit):
+def test_a_visit_without_a_rate_is_ignored(visit):
     assert rates(visit) == rates()
 
 

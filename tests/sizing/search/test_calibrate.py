@@ -84,7 +84,7 @@ def test_own_steps_on_several_nodes_have_their_stragglers_in_them(dp, waits):
     ],
     ids=["nothing-known", "8-bits", "named", "measured"],
 )
-def test_people_s_stacks_are_slower_where_nobody_names_or_measured_one(known, precision, slower):
+def test_published_stacks_are_slower_if_none_is_named_or_measured(known, precision, slower):
     asked = request(**{"framework_assumed": True, "gpu_counts": (32,), "deadline_s": None} | known)
     asked = replace(asked, workload=replace(asked.workload, precision=precision))
     assert ("slower_stack" in size(asked).option.lost_by_cause) is slower
@@ -100,7 +100,7 @@ def test_more_steps_move_it_further_and_make_it_surer():
 
 
 @pytest.mark.parametrize("ratio", [0.7, 0.87, 1.3])
-def test_the_correction_lies_between_nothing_and_what_was_measured(ratio):
+def test_the_correction_is_between_none_and_the_measured_one(ratio):
     moved, _ = factor([measured(ratio)])
     assert min(1.0, ratio) <= moved <= max(1.0, ratio)
 
@@ -227,7 +227,7 @@ def request(**changes) -> Request:
     return Request(**(asked | changes))
 
 
-def test_a_stack_slower_than_predicted_gets_more_gpus_and_says_why():
+def test_a_stack_slower_than_predicted_gets_more_gpus_with_a_reason():
     deadline_s = 1.02 * size(request(confidence=0.5)).option.finish_s
     before = size(request(deadline_s=deadline_s, confidence=0.5))
     same = replace(CASE, workload=request().workload, layout=before.option.layout)
@@ -320,7 +320,7 @@ def test_the_table_has_one_row_for_each_stack_and_family():
     assert rows[0].memory_ratio is None
 
 
-def test_measured_start_up_and_write_time_replace_what_is_assumed():
+def test_measured_start_up_and_write_time_replace_the_assumed_ones():
     """Writes five times as slow: fewer checkpoints, more loss; a slow start: a dearer restart."""
     before = size(request(gpu_counts=(32,), deadline_s=None)).option
     slow_s = 5 * checkpoint_bytes(CASE) / Reliability().checkpoint_bytes_per_s_per_node

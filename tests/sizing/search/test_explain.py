@@ -33,7 +33,7 @@ REQUEST = Request(
 ANSWER = size(REQUEST)
 
 
-def test_the_verdict_comes_first_and_holds_the_answer():
+def test_the_verdict_comes_first_with_the_size():
     assert isinstance(ANSWER, Plan)
     line = explain(ANSWER).lines[0]
     assert line == verdict(ANSWER)
@@ -42,11 +42,11 @@ def test_the_verdict_comes_first_and_holds_the_answer():
     assert "$" in line
 
 
-def test_why_not_fewer_is_said():
+def test_the_reason_against_fewer_gpus_is_stated():
     assert any("late" in line for line in explain(ANSWER).why)
 
 
-def test_each_runner_up_says_why_it_was_not_taken():
+def test_each_runner_up_has_the_reason_against_it():
     explanation = explain(ANSWER)
     assert len(explanation.runners_up) >= 2
     assert all(": " in line for line in explanation.runners_up)
@@ -76,7 +76,7 @@ def test_an_unknown_framework_is_a_caveat():
     ],
     ids=["nothing stated", "the loss", "attention", "the optimizer"],
 )
-def test_what_the_plan_leaves_to_the_framework_is_said(stated, said, left):
+def test_settings_left_to_the_framework_are_listed(stated, said, left):
     answer = size(replace(REQUEST, workload=replace(REQUEST.workload, **stated)))
     (line,) = [line for line in explain(answer).caveats if line.startswith("taken as torchtitan")]
     assert said in line
@@ -127,7 +127,7 @@ def strange(**changes):
     return size(replace(REQUEST, workload=work, framework=framework("unsloth"), clusters=t4, **changes))
 
 
-def test_what_was_measured_is_counted_by_facet():
+def test_measured_runs_are_counted_by_facet():
     said = explain(ANSWER).evidence
     assert said.startswith("well measured: torchtitan: ")
     assert "H100-SXM5-80GB: " in said
@@ -144,7 +144,7 @@ def test_a_probe_is_advised_only_where_little_was_measured():
     assert probe_advice(ANSWER.request, ANSWER.option) == ""
 
 
-def test_nothing_alike_says_to_measure_first():
+def test_without_similar_runs_the_advice_is_to_measure_first():
     answer = strange(deadline_s=None)
     long = replace(answer.request.workload, sequence_tokens=262_144)
     asked = replace(answer.request, workload=long)

@@ -57,7 +57,7 @@ def test_tensor_parallelism_stays_in_the_node_unless_pinned():
     ("name", "axis"),
     [("ddp", "tp"), ("ddp", "pp"), ("deepspeed", "pp"), ("accelerate", "ep")],
 )
-def test_a_framework_is_asked_only_for_what_it_can_do(name, axis):
+def test_a_framework_s_layouts_stay_within_its_abilities(name, axis):
     assert set(_families(name=name).axes[axis]) == {1}
 
 

@@ -65,7 +65,7 @@ refused = st.builds(
 @pytest.mark.slow
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(request_=refused)
-def test_a_refusal_always_says_what_would_make_it_possible(request_):
+def test_a_refusal_always_has_a_lever(request_):
     answer = size(request_)
     if isinstance(answer, NoPlan):
         assert levers(answer)

@@ -67,7 +67,7 @@ def _worse(request: Request, fewer: Plan, more: Plan) -> str:
 
 @SETTINGS
 @given(request_=requests, limit=st.integers(1, 40), more=st.integers(1, 100))
-def test_more_gpus_allowed_are_never_a_worse_answer(request_, limit, more):
+def test_more_gpus_allowed_never_worsen_the_plan(request_, limit, more):
     fewer, larger = (size(replace(request_, max_gpus=most), compared=False) for most in (limit, limit + more))
     if isinstance(fewer, Plan):
         assert isinstance(larger, Plan), larger.reason
@@ -116,7 +116,7 @@ def test_without_a_deadline_host_memory_is_not_used_where_it_costs_much_more():
     assert answer.gpus > 1
 
 
-def test_a_small_finetune_without_a_deadline_takes_one_gpu_and_says_what_more_would_buy():
+def test_a_small_finetune_without_a_deadline_takes_one_gpu_and_lists_the_gain_of_more():
     asked = _request(
         "meta-llama/Llama-3.1-8B", tokens=10_000 * 2048, name="peft", gpu="RTX 4090", method=Method.LORA
     )

@@ -81,7 +81,7 @@ def test_without_a_deadline_the_objective_cost_takes_the_least_cost():
     assert "fewest GPU-hours" in cheap.reasons[0]
 
 
-def test_surplus_gpus_idle_and_the_reason_says_so():
+def test_surplus_gpus_idle_with_a_reason():
     answer = size(_request(gpu_counts=(600,), may_idle=True, max_gpus=None))
     assert answer.option.gpus < 600
     idle = 600 - answer.option.gpus
@@ -103,7 +103,7 @@ def test_a_count_that_makes_no_whole_nodes_is_answered_with_the_nearest(gpus, ne
     assert all(f" {size}" in answer.reason for size in nearest)
 
 
-def test_one_gpu_that_is_too_small_names_the_one_that_was_asked_for():
+def test_one_gpu_that_is_too_small_is_named_as_requested():
     answer = size(_request(gpu_counts=(1,), may_idle=True))
     assert answer.binding == Binding.MEMORY
     assert answer.reason.endswith("1 GPU was asked for")

@@ -121,7 +121,7 @@ def test_quantised_weights_never_lie_in_host_memory(name):
     assert answer.binding in {Binding.MEMORY, Binding.FRAMEWORK}
 
 
-def test_sixteen_bit_moments_are_said():
+def test_sixteen_bit_moments_are_noted():
     answer = _planned("meta-llama/Llama-2-7b-hf", 1e9, name="accelerate", method=Method.FINETUNE)
     assert any("moments in 16 bits" in reason for reason in answer.reasons)
     assert not any("16 bits" in reason for reason in _planned().reasons)
@@ -131,7 +131,7 @@ def test_whisper_large_is_planned():
     assert _planned("openai/whisper-large-v3", 1e9, 7, name="ddp", sequence=448, batch=256).option.gpus >= 1
 
 
-def test_too_few_gpus_say_how_many_it_needs():
+def test_too_few_gpus_state_the_needed_number():
     answer = size(_request(max_gpus=16))
     assert isinstance(answer, NoPlan)
     assert answer.binding == Binding.MAX_GPUS
@@ -141,7 +141,7 @@ def test_too_few_gpus_say_how_many_it_needs():
     assert "late" in answer.reason
 
 
-def test_the_gpus_it_says_it_needs_are_enough():
+def test_the_number_of_gpus_in_a_refusal_is_enough():
     refused = size(_request(max_gpus=16))
     assert isinstance(refused, NoPlan)
     assert _planned(max_gpus=refused.needs_gpus).option.gpus == refused.needs_gpus
@@ -164,7 +164,7 @@ IMPOSSIBLE = {
 
 
 @pytest.mark.parametrize(("request_", "binding"), IMPOSSIBLE.values(), ids=IMPOSSIBLE)
-def test_what_is_impossible_names_its_constraint(request_, binding):
+def test_an_impossible_request_names_its_constraint(request_, binding):
     answer = size(request_)
     assert isinstance(answer, NoPlan)
     assert answer.binding == binding
@@ -195,7 +195,7 @@ def test_gpu_types_that_lack_the_precision_are_passed_over():
     assert answer.option.cluster.gpu.name == "H100-SXM5-80GB"
 
 
-def test_without_a_deadline_the_fewest_that_fit_are_taken_and_said():
+def test_without_a_deadline_the_fewest_that_fit_are_taken_with_a_note():
     answer = _planned(days=None, max_gpus=64)
     assert answer.binding == Binding.MEMORY
     assert answer.option.gpus < 8
@@ -217,7 +217,7 @@ def test_a_gpu_type_without_a_price_does_not_win_over_one_with_a_price(objective
     assert answer.runners_up[0].cost_usd is None
 
 
-def test_gpu_types_without_prices_are_compared_by_gpu_hours_and_the_reason_says_so():
+def test_gpu_types_without_prices_are_compared_by_gpu_hours_with_a_reason():
     asked = _request(days=None, gpus=("A100", "H100"), objective=Objective.COST)
     bare = (
         replace(c, gpu=replace(c.gpu, price_usd_per_gpu_h=None), price_usd_per_gpu_h=None)
@@ -317,7 +317,7 @@ def test_a_tighter_deadline_never_takes_fewer_gpus(request_, days):
         assert tight.option.gpus >= loose.option.gpus
 
 
-def test_a_plan_that_nobody_compares_has_the_same_option_from_warm_tables_or_cold() -> None:
+def test_a_single_plan_has_the_same_option_from_warm_and_cold_tables() -> None:
     asked = [_request(days=days) for days in (3.0, 6.0, 3.0)]
     compared, again = [size(one) for one in asked], [size(one, compared=False) for one in asked]
     assert [one.option for one in compared] == [one.option for one in again]
@@ -326,7 +326,7 @@ def test_a_plan_that_nobody_compares_has_the_same_option_from_warm_tables_or_col
 
 
 @pytest.mark.parametrize("most", [16, 64, 256])
-def test_what_is_kept_of_a_model_changes_no_answer(most):
+def test_cached_tables_of_a_model_change_no_result(most):
     some, other = (_request(days=days, max_gpus=most) for days in (40, 90))
     _cluster_tables.cache_clear()
     fresh = size(other)
@@ -339,7 +339,7 @@ def test_what_is_kept_of_a_model_changes_no_answer(most):
 
 @pytest.mark.parametrize("confidence", [0.6, 0.8, 0.9, 0.95])
 @pytest.mark.parametrize("elastic", [False, True])
-def test_the_printed_interval_and_the_asked_confidence_are_one_distribution(confidence, elastic):
+def test_the_printed_interval_and_the_requested_confidence_are_one_distribution(confidence, elastic):
     option = _planned(confidence=confidence, elastic=elastic).option
     z = math.log(option.finish_at_confidence_s / option.finish_s) / quantile(confidence)
     assert math.log(option.finish_hi_s / option.finish_s) == pytest.approx(z * quantile(0.9))
@@ -357,7 +357,7 @@ def test_an_elastic_job_opens_with_fewer_gpus_than_a_fixed_one_and_states_both()
     assert elastic.staging.probability >= 0.9
 
 
-def test_an_elastic_job_whose_cap_leaves_no_room_to_grow_is_sized_as_a_fixed_one():
+def test_an_elastic_job_without_room_to_grow_is_sized_as_a_fixed_one():
     fixed = _planned()
     capped = _planned(elastic=True, max_gpus=fixed.option.gpus, days=3.0)
     assert capped.option.gpus <= fixed.option.gpus
@@ -370,7 +370,7 @@ def test_an_elastic_job_keeps_no_reserve_that_it_may_not_take():
     assert answer.staging is None or answer.staging.reserve_gpus <= 96
 
 
-def test_deepseek_v3_as_it_was_run_takes_its_published_step_and_fits():
+def test_deepseek_v3_s_published_layout_takes_its_published_step_and_fits():
     asked = _request(
         "DeepSeek-V3 671B",
         14.8e12,

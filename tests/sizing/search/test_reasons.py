@@ -85,11 +85,11 @@ def reasons(request=REQUEST, chosen=OPTION, fewer=None, same=None, other_cluster
         ),
     ],
 )
-def test_a_layout_is_told_by_its_degrees(layout, text):
+def test_a_layout_is_described_by_its_degrees(layout, text):
     assert layout_text(Layout(**layout)) == text
 
 
-def test_gpus_are_told_with_their_nodes_where_there_are_several():
+def test_gpus_are_listed_with_their_nodes_if_there_are_several():
     assert gpus_text(OPTION) == "16 H100-SXM5-80GB (2 nodes)"
     assert gpus_text(replace(OPTION, gpus=1024, nodes=1)) == "1,024 H100-SXM5-80GB"
 
@@ -127,7 +127,7 @@ IN_TIME = replace(LATE, finish_at_confidence_s=2 * DAY)
     ],
     ids=["no deadline", "one GPU", "no smaller size", "late", "another limit", "no price"],
 )  # fmt: skip
-def test_the_first_reason_says_why_this_many(request_, chosen, fewer, text):
+def test_the_first_reason_explains_the_number_of_gpus(request_, chosen, fewer, text):
     assert reasons(request_, chosen, fewer)[0] == text
 
 
@@ -149,7 +149,7 @@ def test_the_second_reason_compares_the_next_layout(same, end):
     assert text.endswith(end)
 
 
-def test_memory_is_told_with_its_share_and_its_largest_cause():
+def test_memory_is_stated_with_its_share_and_largest_cause():
     assert reasons()[2] == "memory: 60GiB per GPU, 75% of the device, largest part optimizer states"
     assert reasons(chosen=replace(OPTION, memory_by_cause_bytes={}))[2].endswith("75% of the device")
 
@@ -174,7 +174,7 @@ def test_other_gpus_are_compared_by_price_where_both_have_one():
     ],
     ids=["just enough", "too little", "the largest", "none"],
 )
-def test_the_largest_overhead_is_told_from_five_percent(causes, lines):
+def test_the_largest_overhead_is_stated_from_five_percent(causes, lines):
     assert reasons(chosen=replace(OPTION, step_by_cause_s=causes))[3:] == lines
 
 
@@ -185,7 +185,7 @@ FAILURES = "expected; failures, and checkpoints every 2h, take 6.5% of the time"
     ("per_1000_node_days", "start"),
     [(250.0, None), (250.2, "about 1 failure"), (749.0, "about 1 failure"), (2000.0, "about 4 failures")],
 )
-def test_failures_are_told_where_more_than_half_a_one_is_expected(per_1000_node_days, start):
+def test_failures_are_stated_if_more_than_half_of_one_is_expected(per_1000_node_days, start):
     """2 nodes for a day."""
     reliability = Reliability(failures_per_1000_node_days=per_1000_node_days)
     lines = reasons(replace(REQUEST, reliability=reliability, spare_nodes=0))[4:]
@@ -193,14 +193,14 @@ def test_failures_are_told_where_more_than_half_a_one_is_expected(per_1000_node_
 
 
 @pytest.mark.parametrize(("days", "text"), [(0.5, "1 spare node would"), (1.5, "2 spare nodes would")])
-def test_spares_are_advised_where_nobody_chose_them(days, text):
+def test_spares_are_advised_if_none_are_chosen(days, text):
     """Nodes in repair are Poisson: 2 nodes x 0.5 a day x the days: means of 0.5 (1 covers 91 %) and 1.5."""
     reliability = Reliability(failures_per_1000_node_days=500.0, repair_s=days * DAY)
     (line,) = reasons(replace(REQUEST, reliability=reliability))[4:]
     assert line == f"about 1 failure {FAILURES}; {text} avoid waiting for repairs"
 
 
-def test_a_rounded_batch_is_told_with_its_change():
+def test_a_rounded_batch_is_stated_with_its_change():
     assert reasons(chosen=replace(OPTION, global_batch_sequences=496))[-1] == (
         "global batch: 496 sequences instead of 512 (-3.1%)"
     )
@@ -240,7 +240,7 @@ CHANGE = "; step time corrected x 1.25, memory x 0.90; ETA 24h, uncorrected 19h1
     ],
     ids=["none", "unrelated", "same GPU", "same framework", "one run", "two runs, weighed by steps"],
 )
-def test_measured_runs_are_told_with_what_they_change(evidence, text):
+def test_measured_runs_are_stated_with_their_effect(evidence, text):
     request = replace(REQUEST, calibration=Calibration(evidence=evidence))
     assert calibration_text(request, CORRECTED) == (text and text + CHANGE)
 
@@ -294,5 +294,5 @@ def refused(binding, request=REQUEST, nearest=(LATE,), least=100 * GIB, needs=No
         ),
     ],
 )
-def test_a_refusal_says_what_is_needed_and_what_is_allowed(given, text):
+def test_a_refusal_states_the_need_and_the_limit(given, text):
     assert refused(**given) == text

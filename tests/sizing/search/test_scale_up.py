@@ -51,7 +51,7 @@ def test_without_a_deadline_the_prediction_bounds_the_step(chosen):
     assert "at most 6s (predicted: 6s)" in stages(replace(open_end, option=option))[-1].must_show[0]
 
 
-def test_an_elastic_plan_looks_when_it_says_and_names_its_reserve(chosen):
+def test_an_elastic_plan_looks_at_the_stated_times_and_names_its_reserve(chosen):
     staging = Staging(
         look_s=900.0,
         reserve_gpus=96,

@@ -88,12 +88,12 @@ def test_counts_are_divisors_of_a_node_then_whole_nodes():
     assert search.counts(request, request.clusters[0]).tolist() == [2, 4, 8, 16, 24, 32]
 
 
-def test_spares_are_taken_from_what_is_allowed():
+def test_spares_are_taken_from_the_allowed_gpus():
     request = _request(max_gpus=32, spare_nodes=1)
     assert search.counts(request, request.clusters[0]).tolist()[-1] == 24
 
 
-def test_asked_counts_are_the_only_ones():
+def test_requested_counts_are_the_only_ones():
     request = _request(max_gpus=64, gpu_counts=(16, 40, 41))
     assert search.counts(request, request.clusters[0]).tolist() == [16, 40]
 

@@ -46,7 +46,7 @@ def test_a_cap_limits_the_reserve_and_not_the_opening():
     assert "limited by the GPUs allowed" in opening_text(capped.option, capped.staging)
 
 
-def test_a_cap_that_would_cost_more_confidence_fixes_the_size_and_says_so():
+def test_a_cap_that_costs_too_much_confidence_fixes_the_size_with_a_note():
     fixed = _planned(SHORT)
     answer = _planned(replace(SHORT, max_gpus=fixed.option.gpus, elastic=True))
     assert answer.staging is None

@@ -73,7 +73,7 @@ def test_without_slurmdbd_nothing_is_bound() -> None:
     assert allowed(AccountingLimits(), user="ann", account="", qos="small", partition=BARE).tres == {}
 
 
-def test_who_has_no_association_has_the_limits_of_their_qos_alone() -> None:
+def test_a_user_without_an_association_has_only_qos_limits() -> None:
     assert bound("eve", qos="small").tres == {"gres/gpu": 4, "node": 2}
 
 
@@ -106,7 +106,7 @@ def test_a_refusal_names_the_limit_that_binds(cluster) -> None:
     assert response_to(cluster, dense, user="root", account="root").verdict is Verdict.OK
 
 
-def test_no_gpus_at_all_is_a_refusal_that_says_so(cluster) -> None:
+def test_a_partition_without_gpus_is_a_refusal_with_that_reason(cluster) -> None:
     none = dataclasses.replace(
         LIMITS, qos={"small": dataclasses.replace(LIMITS.qos["small"], job={"gres/gpu": 0})}
     )

@@ -55,7 +55,7 @@ def test_the_backend_that_fits_is_chosen(wanted, installed, make, chosen):
 @pytest.mark.parametrize(
     "installed", ["18.8.1", "", "25.11.2"], ids=["of another Slurm", "absent", "does not load"]
 )
-def test_pyslurm_asked_for_by_name_and_not_there_is_an_error(installed):
+def test_pyslurm_requested_by_name_but_missing_is_an_error(installed):
     with pytest.raises(SlurmError, match="pyslurm"):
         choose("pyslurm", commands=SlurmOf((25, 11)), pyslurm=missing, installed=installed)
 

@@ -110,7 +110,7 @@ def test_words_go_over_the_plan_of_a_file_and_replace_their_rivals() -> None:
     )
 
 
-def test_a_plan_of_a_comment_can_be_asked() -> None:
+def test_the_plan_of_a_comment_can_be_sized() -> None:
     request = sizing.resolve(plan_of(parse(FULL))).request()
     assert [cluster.gpu.name for cluster in request.clusters] == ["H100-SXM5-80GB", "A100-SXM4-80GB"]
 
@@ -122,7 +122,7 @@ def test_only_what_begins_with_our_name_is_ours(comment: str, ours: bool) -> Non
     assert is_ours(comment) is ours
 
 
-def test_a_subject_is_what_is_trained_not_how_much_by_when() -> None:
+def test_a_subject_is_the_model_and_method_without_amount_and_deadline() -> None:
     same = [
         "model=a tokens=1B deadline=2h",
         "deadline=3h model=a tokens=2B max=4 gpu=A100",

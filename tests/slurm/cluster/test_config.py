@@ -57,7 +57,7 @@ def test_a_file_that_others_may_write_is_refused(tmp_path: Path) -> None:
         read(tmp_path / "other.conf")
 
 
-def test_a_site_says_what_its_gres_types_mean() -> None:
+def test_a_site_s_gres_types_are_configurable() -> None:
     parsed = parse("[gpus]\nA100 = a100-pcie-40gb\n1g.10gb = none\nuntyped = h100\n")
     assert parsed.gpus == {"a100": "A100-PCIe-40GB", "1g.10gb": "none", "untyped": "H100-SXM5-80GB"}
 

@@ -31,7 +31,7 @@ def test_a_list_is_expanded_as_slurm_does(text, names):
         *("n[1-2]x", f"n[{'9' * 19}]", f"n[1-{MOST_HOSTS + 1}]", "a" * 256, "n[1]" * 6),
     ],
 )
-def test_what_is_no_list_of_hosts_is_refused(text):
+def test_an_invalid_list_of_hosts_is_refused(text):
     with pytest.raises(HostListError):
         expand(text)
 

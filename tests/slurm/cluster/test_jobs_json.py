@@ -44,7 +44,7 @@ def test_a_job_without_a_time_limit_has_none():
     )
 
 
-def test_a_waiting_job_asks_for_what_it_was_last_changed_to():
+def test_a_waiting_job_requests_its_last_change():
     waiting = OLD | {
         "job_state": "PENDING",
         "node_count": 2,
@@ -73,12 +73,12 @@ def test_a_held_job_is_known(fields):
     assert job_of_json(OLD | {"job_state": "PENDING"} | fields).held
 
 
-def test_arrays_and_het_jobs_are_told_apart():
+def test_arrays_and_het_jobs_are_distinguished():
     assert job_of_json(OLD | {"array_job_id": 7}).special == "array"
     assert job_of_json(OLD | {"het_job_id": 7}).special == "het"
 
 
-def test_a_job_of_which_nothing_is_said_is_no_error():
+def test_a_job_without_details_is_no_error():
     assert job_of_json({}).gpus == 0
 
 

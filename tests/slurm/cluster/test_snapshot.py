@@ -87,7 +87,7 @@ def test_times_are_read(text: str, seconds: float | None) -> None:
     assert clock_s(text) == seconds
 
 
-def test_what_is_there_is_said_in_words(cluster) -> None:
+def test_the_snapshot_has_a_description(cluster) -> None:
     assert cluster.summary() == "h100: 32 x h100 (32 free), a100: 8 x a100 (8 free)"
 
 

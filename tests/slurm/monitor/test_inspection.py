@@ -73,7 +73,7 @@ def job(tmp_path, small_plan):
     )  # fmt: skip
 
 
-def test_a_job_s_own_directory_says_what_it_trains(job):
+def test_a_job_s_own_directory_names_its_plan(job):
     monitored = monitored_job(job)
     assert monitored.ours
     assert monitored.plan.metadata.name == "small"
@@ -91,7 +91,7 @@ def test_a_job_s_own_directory_says_what_it_trains(job):
     ],
     ids=["foreign", "sized by comment", "wrong comment", "another's files", "another job's run"],
 )
-def test_what_is_not_a_job_s_own_run_is_not_watched_as_one(job, change, note):
+def test_another_job_s_run_is_not_watched(job, change, note):
     monitored = monitored_job(replace(job, **change))
     assert not monitored.ours
     assert note in monitored.note
@@ -142,7 +142,7 @@ def fast(job):
     return decided(job, reading=reading)
 
 
-def test_a_job_far_ahead_of_its_deadline_gives_gpus_to_those_who_wait(job):
+def test_a_job_far_ahead_of_its_deadline_gives_gpus_to_waiting_jobs(job):
     monitored, reading, made = fast(job)
     assert (made.action, made.act) == (Action.SHRINK, True), made.reason
     row = ReportRow(monitored=monitored, reading=reading, decision=made)
@@ -260,7 +260,7 @@ def test_a_job_of_two_gpus_a_node_has_twice_as_many_ranks_as_nodes(job):
     ("stage", "attempts", "counts"),
     [(Stage.PLANNED, 0, False), (Stage.PLANNED, 1, True), (Stage.DONE, 0, True), (Stage.FAILED, 0, True)],
 )
-def test_a_resize_counts_once_it_was_asked_for_or_has_ended(stage, attempts, counts):
+def test_a_resize_counts_once_it_was_requested_or_has_ended(stage, attempts, counts):
     intent = Intent(
         job_id=7, kind=Kind.SHRINK, from_nodes=4, to_nodes=2, node_cores=8, restarts=0, attempts=attempts,
         began_s=5.0, stage=stage,
@@ -268,7 +268,7 @@ def test_a_resize_counts_once_it_was_asked_for_or_has_ended(stage, attempts, cou
     assert (history((intent,), 8).last_resize_s == 5.0) is counts
 
 
-def test_the_history_is_what_the_journal_says():
+def test_the_history_equals_the_journal():
     base = Intent(
         job_id=7,
         kind=Kind.SHRINK,
@@ -293,7 +293,7 @@ HOUR_S = 3600.0
     [(1e9, 1e5, 75.0), (1e9, 2e4, -25.0), (10e9, 2e4, 100.0), (1e9, None, 100.0 - 9e9 / 409.6 / 3600)],
     ids=["in time", "late", "done", "as predicted"],
 )
-def test_the_margin_is_the_deadline_less_what_is_left_at_the_rate(job, done, rate, hours):
+def test_the_margin_is_the_deadline_minus_the_remaining_time(job, done, rate, hours):
     monitored = monitored_job(job)
     monitored = replace(
         monitored, run=replace(monitored.run, deadline_at_s=NOW_S + 100 * HOUR_S, step_s=20.0)

@@ -102,14 +102,14 @@ def test_hostile_text_of_a_job_starts_nothing_and_stays_on_its_line(slurm: Slurm
     ],
     ids=["flag", "annotate", "mail"],
 )
-def test_nothing_is_told_that_was_not_asked_for(
+def test_only_requested_notices_are_sent(
     slurm: Slurm, tmp_path: Path, level: ActionLevel, annotate: bool, told: set[str]
 ) -> None:
     swept(slurm, level=level, annotate=annotate)
     assert {path.name for path in tmp_path.iterdir() if path.name in {"updates", "mails"}} == told
 
 
-def test_a_mail_program_that_fails_is_noted_and_the_sweep_goes_on(slurm: Slurm, tmp_path: Path) -> None:
+def test_a_failing_mail_program_is_noted_and_the_sweep_continues(slurm: Slurm, tmp_path: Path) -> None:
     (tmp_path / "mail").write_text("#!/bin/sh\necho no such user >&2; exit 1\n")
     backend, journal = Idle(slurm), IntentLog(tmp_path / "journal.db")
     monitor = Monitor(
@@ -131,7 +131,7 @@ def test_the_size_of_a_running_job_goes_to_its_output_and_the_log_once(slurm: Sl
     assert caplog.text.count("job 7 of ada: sized: nodes=4") == 1
 
 
-def test_a_notice_stands_beside_the_size_in_the_admin_comment(slurm: Slurm) -> None:
+def test_a_notice_follows_the_size_in_the_admin_comment(slurm: Slurm) -> None:
     swept(slurm, job=replace(JOB, admin_comment=SIZED))
     updates = (slurm.folder / "updates").read_text()  # type: ignore[operator]
     assert f"AdminComment={SIZED[:-1]} | flag: " in updates

@@ -29,7 +29,7 @@ INTENT = Intent(
 )  # fmt: skip
 
 
-def test_a_row_tells_a_job_in_the_table_s_columns():
+def test_a_row_has_a_job_s_values_in_the_table_s_columns():
     result = table_row(report_row(steps=120, tokens_per_s=1500.0))
     assert result == ("7", "ann", "running", "gpu n1", "8", "", "120", "1.5k", "", "well sized")
     assert len(result) == len(HEADINGS)
@@ -78,11 +78,11 @@ def test_a_state_file_that_is_absent_or_out_of_reach_is_skipped(tmp_path):
         assert look(Empty(), Settings(), slurm=Slurm(folder=tmp_path), state=state).intents == ()
 
 
-def test_a_monitor_whose_state_cannot_be_written_says_so(tmp_path):
+def test_a_monitor_with_an_unwritable_state_reports_it(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match="cannot be written"), alone(tmp_path / "file" / "state.db"):
         pass
 
 
-def test_the_default_state_is_the_daemon_s_for_those_who_may_write_it(tmp_path):
+def test_the_default_state_is_the_daemon_s_if_it_is_writable(tmp_path):
     assert default_path(tmp_path / "state.db") == tmp_path / "state.db"

@@ -90,7 +90,7 @@ CUTS = [(cut, after) for cut in range(3) for after in (False, True)]
 
 
 @pytest.mark.parametrize(("cut", "after"), CUTS, ids=str)
-def test_a_requeue_cut_anywhere_comes_to_its_end_and_asks_the_job_once(tmp_path, cut, after):
+def test_a_requeue_interrupted_anywhere_completes_and_signals_the_job_once(tmp_path, cut, after):
     slurm = SmallSlurm(cut=cut, after=after)
     done = carried_out(slurm, tmp_path / "state.db", GROW)
     assert (done.stage, slurm.now.nodes, slurm.now.running) == (Stage.DONE, 6, True)
@@ -106,7 +106,7 @@ def test_a_shrink_cut_off_is_given_once(tmp_path, after):
     assert slurm.given == ["shrink"]
 
 
-def test_a_size_that_slurm_refuses_lets_the_job_go_as_it_was(tmp_path):
+def test_a_size_that_slurm_refuses_releases_the_job_unchanged(tmp_path):
     slurm = SmallSlurm(refuse=("size",))
     done = carried_out(slurm, tmp_path / "state.db", GROW)
     assert done.stage is Stage.FAILED
@@ -152,7 +152,7 @@ def test_the_next_step_follows_from_the_job(intent, job, step):
     assert next_step(intent, job, now_s=1000.0).step is step
 
 
-def test_no_step_ever_cancels():
+def test_no_step_cancels():
     assert not [step for step in Step if "cancel" in step]
     assert set(CLOSED) == {Stage.DONE, Stage.FAILED, Stage.OVERTAKEN}
 

@@ -72,7 +72,7 @@ def test_only_a_size_that_made_no_step_is_given_up(start, world, code, back):
     assert size_after_failure(start, code=code) == back
 
 
-def test_a_failure_of_a_size_that_trained_asks_slurm_for_nothing(start):
+def test_a_failure_of_a_size_that_trained_sends_slurm_nothing(start):
     start.record(START)
     step(start, world=32)
     assert not failed(start, code=78)
@@ -85,7 +85,7 @@ def test_a_failure_at_the_size_that_trained_before_is_the_training_s_own(start):
     assert size_after_failure(same, code=1) is None
 
 
-def test_a_job_of_before_in_the_same_directory_says_nothing(start):
+def test_an_earlier_job_in_the_same_directory_is_ignored(start):
     other = replace(start, job_id=8)
     other.record(START)
     assert size_after_failure(other, code=1) is None
@@ -109,7 +109,7 @@ def test_a_job_that_was_cancelled_requeued_or_lost_a_node_is_left_alone(start, s
     assert not size_history.given_up(start.rows)
 
 
-def test_a_start_at_the_size_that_was_given_up_goes_on_with_giving_it_up(start):
+def test_a_start_at_an_abandoned_size_continues_its_rollback(start):
     start.record(START)
     start.record(BACK, to_nodes=2, why="4 nodes ended")  # and then the script was killed
     again = replace(start, restart=2)
@@ -126,12 +126,12 @@ def test_a_start_at_the_size_that_was_given_up_goes_on_with_giving_it_up(start):
     [(2, 4, 1, True), (2, 2, 1, False), (3, 4, 1, False), (3, 4, 2, True), (4, 4, 3, False)],
     ids=["cut-off", "went-back", "asked-for-again", "cut-off-twice", "enough"],
 )
-def test_a_size_that_was_given_up_may_be_asked_for_again_later(restart, nodes, backs, goes_on):
+def test_an_abandoned_size_may_be_requested_again_later(restart, nodes, backs, goes_on):
     rows = [replace(BACK_ROW, restart=1 + i) for i in range(backs)]
     assert (size_at_start(rows, restart=restart, nodes=nodes) is not None) is goes_on
 
 
-def test_it_is_not_tried_for_ever(start):
+def test_its_attempts_are_limited(start):
     for restart in (1, 2, 3):
         replace(start, restart=restart).record(BACK, to_nodes=2)
     last = replace(start, restart=4)
@@ -144,7 +144,7 @@ def test_it_is_not_tried_for_ever(start):
     [{"nodes": "4"}, {"nodes": -1}, {"nodes": 10**400}, {"why": 4}, {"time": float("nan")}, {"event": "x"}],
     ids=str,
 )
-def test_what_is_no_line_of_sizes_is_skipped(change):
+def test_an_invalid_line_of_sizes_is_skipped(change):
     good = {"event": BACK, "job_id": 7, "restart": 1, "nodes": 4}
     text = "\n".join(["", "[]", "{", '{"event": "back"}', json.dumps(good | change), json.dumps(good)])
     assert len(size_history.of_job(text, 7)) == 1

@@ -73,7 +73,7 @@ class OnFullDisk:
         return ()
 
 
-def test_a_full_disk_is_one_line_and_the_next_sweep_goes_on(
+def test_a_full_disk_is_one_line_and_the_next_sweep_runs(
     caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     monitor, metrics = OnFullDisk(), SweepMetrics(cluster="lab")

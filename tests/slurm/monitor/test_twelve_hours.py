@@ -208,7 +208,7 @@ def test_an_early_job_is_recommended_a_smaller_size_and_shrinks_once_others_wait
     assert 6.0 <= (resizes[0].began_s - START_S) / HOUR_S < 6.1
 
 
-def test_a_job_without_a_deadline_takes_idle_nodes_and_gives_them_back_to_who_waits(simulated, tmp_path):
+def test_a_job_without_a_deadline_takes_idle_nodes_and_returns_them_to_a_waiting_job(simulated, tmp_path):
     cluster = simulated(nodes=2, pace=1.0, hours=20, pressed_from_s=START_S + 4 * HOUR_S)
     plan = tmp_path / "plan.yaml"
     plan.write_text(plan.read_text().replace("  deadline: {finishWithin: 20h}\n", ""))

@@ -43,7 +43,7 @@ def looked(tmp_path, metrics):
     ],
     ids=["empty", "sparse", "down"],
 )
-def test_missing_gpu_metrics_keep_the_size_and_say_why(tmp_path, gpu, reason):
+def test_missing_gpu_metrics_keep_the_size_with_a_reason(tmp_path, gpu, reason):
     decision = looked(tmp_path, lambda _: {7: gpu}).decision
     assert (decision.action, decision.reason, decision.missing) == (Action.KEEP, reason, gpu)
 

@@ -79,7 +79,7 @@ def test_the_size_is_what_the_plan_allows(placement):
     assert (placement.nodes, placement.node_gpus, placement.cores, placement.waits) == (2, 1, 8, False)
 
 
-def test_the_script_is_bash_and_asks_for_no_tasks_per_node(placement):
+def test_the_script_is_bash_and_requests_no_tasks_per_node(placement):
     text = written(placement, PLACE)
     subprocess.run(["bash", "-n"], input=text, text=True, check=True)
     bounds = [line for line in text.splitlines() if line.startswith("#SBATCH")]
@@ -87,7 +87,7 @@ def test_the_script_is_bash_and_asks_for_no_tasks_per_node(placement):
     assert "--nodes=2" in "\n".join(bounds)
 
 
-def test_what_the_user_wrote_reaches_bash_as_it_is(placement):
+def test_the_user_s_text_reaches_bash_unchanged(placement):
     text = written(placement, PLACE)
     body = "".join(text.partition("export NOTE")[1:]).partition("\nrestart=")[0]
     said = subprocess.run(
@@ -177,7 +177,7 @@ def test_a_plan_with_an_active_deadline_is_not_requeued_so_it_must_fit():
         fitted_of(once, bounds=PlacementLimits(time_s=600.0, at_limit=AtLimit.SAVED))
 
 
-def test_what_is_not_free_is_waited_for():
+def test_busy_gpus_are_waited_for():
     wide = PLAN.replace("globalBatchSequences: 16", "globalBatchSequences: 64")
     assert fitted_of(plan_of(wide, gpus=(32, 32), node_gpus=8)).waits
 

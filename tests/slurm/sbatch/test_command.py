@@ -120,7 +120,9 @@ def test_a_job_that_cannot_be_resized_is_sized_for_its_whole_run(run, opening, t
     assert "RIGHTSIZER_FIRST_CHECKPOINT_S" not in (tmp_path / "run" / "job.sbatch").read_text()
 
 
-def test_a_script_of_the_user_never_opens_small_because_nobody_resizes_it(run, opening, fake_slurm, tmp_path):
+def test_a_user_s_script_opens_at_a_fixed_size_because_it_is_never_resized(
+    run, opening, fake_slurm, tmp_path
+):
     (tmp_path / "plan.yaml").write_text(opening[0])
     code, printed = run(
         f'#!/bin/bash\n#SBATCH --comment="rightsizer: plan={tmp_path}/plan.yaml"\nsrun train.sh\n'
@@ -177,7 +179,7 @@ def test_a_directory_with_a_live_job_is_refused(run, fake_slurm, tmp_path):
         run(PLAN)
 
 
-def test_a_directory_with_another_training_is_refused_and_the_same_one_goes_on(run, fake_slurm):
+def test_a_directory_with_another_training_is_refused_and_the_same_one_resumes(run, fake_slurm):
     run(PLAN)
     fake_slurm.breaks("squeue", "slurm_load_jobs error: Invalid job id specified")
     with pytest.raises(InputError, match=r"spec\.workload.*use another --dir"):
@@ -239,7 +241,7 @@ def test_accounting_limits_that_cannot_be_read_do_not_stop_a_submission(run, fak
 
 
 @pytest.mark.parametrize("text", [PLAN, SCRIPT], ids=["plan", "script"])
-def test_the_first_two_characters_tell_a_script_from_a_plan(fake_slurm, tmp_path, text):
+def test_the_first_two_characters_distinguish_a_script_from_a_plan(fake_slurm, tmp_path, text):
     file, lines = tmp_path / "file", []
     file.write_text(text)
     options = SbatchOptions(directory=tmp_path / "run", dry_run=True)

@@ -61,7 +61,7 @@ def test_pyxis_comes_before_apptainer(srun_help, commands, runtime):
     assert runtime_of("image", srun_help, commands.__contains__) is runtime
 
 
-def test_a_site_without_containers_is_said_so():
+def test_a_site_without_containers_is_reported():
     with pytest.raises(InputError, match=r"^spec.launch.image: 'image': needs Pyxis .* or Apptainer"):
         runtime_of("image", "", [].__contains__)
 

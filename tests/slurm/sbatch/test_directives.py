@@ -75,7 +75,7 @@ def test_what_cannot_be_bounded_is_refused(options):
     [({}, "--gres=gpu:h100:4"), ({"gpus-per-node": "8"}, "--gpus-per-node=h100:4")],
     ids=["gres", "gpus-per-node"],
 )
-def test_gpus_are_said_in_the_script_s_own_way(options, option):
+def test_gpus_keep_the_script_s_own_option(options, option):
     flags = overrides({"max_nodes": 2, "gres": "gpu:h100:4", "time_limit": 60}, options)
     assert flags == ("--nodes=2", "--time=60", option)
 

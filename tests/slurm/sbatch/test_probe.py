@@ -93,7 +93,7 @@ def measure(tmp_path, fake_slurm):
     return run
 
 
-def test_a_job_is_submitted_with_a_short_limit_measured_and_asked_to_save(measure, fake_slurm, tmp_path):
+def test_a_job_is_submitted_with_a_short_limit_measured_and_made_to_save(measure, fake_slurm, tmp_path):
     (found,) = measure(steps=10)
     assert (found.step_s, found.case.layout.gpus) == (0.5, 2)
     assert found.start_s == 11.0, "from the job's start to the end of its first step"

@@ -63,7 +63,7 @@ def test_cores_and_gpus_are_those_with_memory(site: SlurmCluster) -> None:
     ],
     ids=str,
 )
-def test_what_is_not_understood_is_said(site: SlurmCluster, request_of: dict[str, str]) -> None:
+def test_an_unknown_constraint_is_reported(site: SlurmCluster, request_of: dict[str, str]) -> None:
     with pytest.raises(NotUnderstoodError):
         narrowed(site, SizingRequest(**request_of))  # type: ignore[arg-type]
 

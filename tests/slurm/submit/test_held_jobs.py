@@ -56,7 +56,7 @@ def carried(tmp_path: Path, complaint: str) -> tuple[TicketStore, Slurm]:
     return state, Slurm(folder=tmp_path)
 
 
-def test_while_nobody_answers_a_held_job_waits(tmp_path: Path) -> None:
+def test_a_held_job_waits_while_the_sizer_is_down(tmp_path: Path) -> None:
     gone = "slurm_update error: Unable to contact slurm controller (connect failure)"
     state, slurm = carried(tmp_path, gone)
     with pytest.raises(SlurmError, match="Unable to contact"):
@@ -182,7 +182,7 @@ def test_a_job_that_the_plugin_held_by_itself_gets_one_ticket(tmp_path: Path) ->
     ],
     ids=["refused batch", "refused salloc", "unsized batch", "unsized salloc"],
 )
-def test_a_terminal_that_waits_is_told_and_a_refusal_ends_the_job(
+def test_a_waiting_terminal_gets_the_line_and_a_refusal_ends_the_job(
     tmp_path: Path, verdict, batch, verbs
 ) -> None:
     job = SlurmJob(job_id=7, user_id=5, states=("PENDING",), priority=0, comment=HELD, batch=batch)

@@ -49,7 +49,7 @@ def test_every_file_is_lua_of_this_version(path: Path, module: Any) -> None:
     assert module.LuaRuntime().compile(path.read_text()) is not None
 
 
-def test_an_answer_of_the_daemon_is_applied_and_said(slurmctld: Any) -> None:
+def test_a_response_of_the_daemon_is_applied_and_printed(slurmctld: Any) -> None:
     fields: dict[str, int | str] = {"min_nodes": 2, "max_nodes": 2, "gres": "gpu:h100:8", "partition": "h100"}
     answer = SizingResponse(
         verdict=Verdict.OK, say="two nodes", fields=fields, variables={"RIGHTSIZER_TP": "8"}
@@ -72,7 +72,7 @@ def test_a_question_of_the_plugin_is_what_the_daemon_reads(slurmctld: Any) -> No
 
 
 @pytest.mark.parametrize("answer", [None, b"", b"garbage", b"RIGHTSIZER 1 OK\nmin_nodes=2\n"], ids=str)
-def test_without_a_good_answer_the_job_stays_and_only_a_timeout_pauses_requests(
+def test_without_a_valid_response_the_job_is_unchanged_and_only_a_timeout_pauses_requests(
     slurmctld: Any, answer: bytes | None
 ) -> None:
     slurmctld.answer = answer
@@ -92,7 +92,7 @@ def test_without_a_good_answer_the_job_stays_and_only_a_timeout_pauses_requests(
     ],
     ids=["nodes", "time", "partition"],
 )
-def test_an_answer_beyond_what_the_user_wrote_is_not_taken(
+def test_a_response_beyond_the_user_s_options_is_rejected(
     slurmctld: Any, fields: dict[str, Any], excess: dict[str, int | str]
 ) -> None:
     slurmctld.answer = response_text(SizingResponse(verdict=Verdict.OK, fields=excess))
@@ -101,7 +101,7 @@ def test_an_answer_beyond_what_the_user_wrote_is_not_taken(
     assert "the answer exceeds your" in slurmctld.messages[0]
 
 
-def test_a_refusal_refuses_and_in_the_mode_warn_only_says_so(slurmctld_of: Callable[..., Any]) -> None:
+def test_a_refusal_refuses_and_in_the_mode_warn_only_prints(slurmctld_of: Callable[..., Any]) -> None:
     for mode, code in (("size", -1), ("warn", 0)):
         host = slurmctld_of(config=f"mode = {mode}\n")
         host.answer = response_text(SizingResponse(verdict=Verdict.REFUSE, say="no plan"))
@@ -315,7 +315,7 @@ ALLOWED = {
 }
 
 
-def test_no_answer_sets_what_is_not_allowed(shared: Any) -> None:
+def test_no_response_sets_a_forbidden_option(shared: Any) -> None:
     for text in answers(500):
         answer = shared.answer(text)
         if isinstance(answer, tuple):
@@ -325,7 +325,7 @@ def test_no_answer_sets_what_is_not_allowed(shared: Any) -> None:
         assert LINE.fullmatch(answer.say)
 
 
-def test_nobody_is_a_user_too(slurmctld: Any) -> None:
+def test_the_user_nobody_is_a_user(slurmctld: Any) -> None:
     job = slurmctld.lua.table_from({"comment": GOOD, "script": "#!/bin/sh"})
     slurmctld.lua.globals().slurm_job_submit(job, slurmctld.lua.table(), 65534)
     assert parse_request(slurmctld.requests[0].encode("latin-1")).uid == 65534
@@ -344,7 +344,7 @@ def test_nobody_is_a_user_too(slurmctld: Any) -> None:
         ("", NO_VALUE, False),
     ],
 )
-def test_a_script_goes_on_after_its_limit_if_it_requeues_itself(
+def test_a_script_continues_after_its_limit_if_it_requeues_itself(
     shared: Any, lines: str, requeue: float, goes_on: bool
 ) -> None:
     script = f"#!/bin/bash\n{lines}\n"
@@ -364,7 +364,7 @@ def test_a_script_goes_on_after_its_limit_if_it_requeues_itself(
     ],
     ids=str,
 )
-def test_an_answer_with_more_gpus_than_requested_is_known(
+def test_a_response_with_more_gpus_than_requested_is_recognised(
     shared: Any, size: dict[str, Any], requested: dict[str, Any], exceeded: str | None
 ) -> None:
     assert shared.exceeds(shared_job(shared, **size), shared_job(shared, **requested)) == exceeded

@@ -135,7 +135,7 @@ def test_on_fault_does_not_weaken_enforce(
 
 @pytest.mark.parametrize("half", [None, "this is no Lua", "return 7", "return {}", "error('no')"])
 @pytest.mark.parametrize("there", [True, False], ids=["with rightsizer.conf", "without"])
-def test_without_its_other_half_the_plugin_closes_what_was_enforced_and_nothing_else(
+def test_without_its_other_half_the_plugin_refuses_only_in_enforced_partitions(
     slurmctld_of: Callable[..., Any], half: str | None, there: bool
 ) -> None:
     host = slurmctld_of(config=ENFORCE)

@@ -14,7 +14,7 @@ from rightsizer_slurm.submit.protocol import (
 )
 
 
-def test_a_question_is_read_as_it_was_written() -> None:
+def test_a_request_survives_the_round_trip() -> None:
     text = b"RIGHTSIZER 1 PLAN\ncomment=rightsizer: a=b c=d\nuid=7\nmin_nodes=2\nlater=x\nEND\n"
     assert parse_request(text) == SizingRequest(comment="rightsizer: a=b c=d", uid=7, min_nodes=2)
 
@@ -32,7 +32,7 @@ def test_a_question_is_read_as_it_was_written() -> None:
     ],
     ids=["nothing", "no end", "version", "no version", "http", "negative", "huge"],
 )
-def test_what_is_no_question_is_refused(data: bytes) -> None:
+def test_an_invalid_request_is_refused(data: bytes) -> None:
     with pytest.raises(InputError):
         parse_request(data)
 
@@ -44,7 +44,7 @@ def test_any_bytes_are_a_question_or_an_input_error(data: bytes) -> None:
 
 
 @given(st.text(max_size=300), st.text(max_size=50))
-def test_no_text_can_add_a_line_to_an_answer(say: str, value: str) -> None:
+def test_no_text_can_add_a_line_to_a_response(say: str, value: str) -> None:
     answer = SizingResponse(
         verdict=Verdict.OK, say=say, fields={"gres": value}, variables={"RIGHTSIZER_X": value}
     )

@@ -183,7 +183,7 @@ def test_a_held_job_whose_ticket_is_lost_is_released_after_the_limit(
     ids=["no shell, no GPUs", "no shell", "a shell"],
 )
 @pytest.mark.parametrize("response", [None, KEEP, "broken"], ids=["end", "not sized", "not accepted"])
-def test_a_job_without_gpus_that_cannot_say_that_it_has_no_size_ends(
+def test_a_job_without_gpus_and_without_a_note_of_its_missing_size_ends(
     lab: Callable[..., Lab], note: str, gpus: int, ends: bool, response: SizingResponse | str | None
 ) -> None:
     at = lab()
@@ -251,7 +251,7 @@ def test_a_size_that_slurm_refuses_opens_no_enforced_partition(
     assert at.state.tickets() == ()
 
 
-def test_the_job_of_a_failed_submit_is_looked_for_ever_less_often(lab: Callable[..., Lab]) -> None:
+def test_the_job_of_a_failed_submit_is_looked_up_less_and_less_often(lab: Callable[..., Lab]) -> None:
     at = lab()
     at.hold(7)
     at.queue.queue = ()

@@ -81,7 +81,7 @@ def test_a_partition_whose_mode_is_off_is_not_chosen(cluster) -> None:
     assert response_to(cluster, site=SiteConfig(partitions={"h100": "off"})).fields["partition"] == "a100"
 
 
-def test_a_plan_file_is_asked_for_by_its_path(cluster) -> None:
+def test_a_plan_file_is_requested_by_its_path(cluster) -> None:
     assert response_to(cluster, comment="rightsizer: plan=/x.yaml").verdict is Verdict.OK
 
 
@@ -94,7 +94,7 @@ def test_a_plan_file_is_asked_for_by_its_path(cluster) -> None:
         ("rightsizer: x=1", {}, "unknown key"),
     ],
 )
-def test_a_refusal_says_what_is_wrong(cluster, comment, options, message) -> None:
+def test_a_refusal_names_the_fault(cluster, comment, options, message) -> None:
     response = response_to(cluster, comment=comment, **options)
     assert response.verdict is Verdict.REFUSE
     assert message in response.say
@@ -151,7 +151,7 @@ SAVES = f"{LONG} launch.checkpoint.path=/ckpt"
     ],
     ids=["requeues itself", "ends", "shorter than any", "another size fits"],
 )
-def test_what_happens_at_the_time_limit_is_said_as_it_is(cluster, comment, options, said) -> None:
+def test_the_note_on_the_time_limit_is_accurate(cluster, comment, options, said) -> None:
     response = response_to(cluster, comment=comment, **options)
     assert (response.verdict, said in response.say) == (Verdict.OK, True), response.say
     assert "saved and requeued" not in response.say
@@ -159,7 +159,7 @@ def test_what_happens_at_the_time_limit_is_said_as_it_is(cluster, comment, optio
     assert ("ends at its time limit, before the training" in str(response.fields["admin_comment"])) == ends
 
 
-def test_nothing_goes_on_after_a_deadline(cluster) -> None:
+def test_no_job_continues_after_a_deadline(cluster) -> None:
     response = response_to(cluster, comment=SAVES, max_nodes=1, requeues=1, deadline="now+2hours")
     assert (response.verdict, "2h of --deadline" in response.say) == (Verdict.REFUSE, True), response.say
 

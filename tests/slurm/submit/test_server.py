@@ -65,7 +65,7 @@ async def answered(state: TicketStore) -> None:
         await asyncio.sleep(0.02)
 
 
-def test_an_answer_comes_from_the_memo_the_second_time(tmp_path: Path) -> None:
+def test_a_result_comes_from_the_cache_the_second_time(tmp_path: Path) -> None:
     requests: list[SizingRequest] = []
 
     async def run(_server: Server, _state: TicketStore, ask: Callable[[bytes], Awaitable[str]]) -> None:
@@ -106,7 +106,7 @@ def test_the_same_question_at_once_is_worked_out_once(tmp_path: Path) -> None:
     assert len(requests) == 1
 
 
-def test_a_slow_size_is_a_hold_and_its_ticket_gets_the_answer(tmp_path: Path) -> None:
+def test_a_slow_size_is_a_hold_and_its_ticket_gets_the_size(tmp_path: Path) -> None:
     def slowly(_: SizingRequest) -> SizingResponse:
         time.sleep(0.3)
         return OK
@@ -137,7 +137,7 @@ FULL = GOOD + b" launch.checkpoint.path=/" + 700 * b"x"  # no room for the varia
 
 
 @pytest.mark.parametrize("line", [b"mode=warn", b"kind=cli", FULL], ids=["warn", "cli", "long comment"])
-def test_a_job_that_cannot_be_held_goes_on_as_written(tmp_path: Path, line: bytes) -> None:
+def test_a_job_that_cannot_be_held_is_submitted_unchanged(tmp_path: Path, line: bytes) -> None:
     async def run(_server: Server, state: TicketStore, ask: Callable[[bytes], Awaitable[str]]) -> None:
         assert (await ask(request(GOOD, line))).startswith("RIGHTSIZER 1 KEEP")
         assert state.tickets() == ()
@@ -217,7 +217,7 @@ def test_no_submit_waits_for_a_size_that_is_not_known(tmp_path: Path) -> None:
     ],
     ids=["silence", "empty", "version", "long", "long with an end", "broken off"],
 )
-def test_who_asks_nonsense_gets_no_size_and_others_do(tmp_path: Path, data: bytes) -> None:
+def test_a_nonsensical_request_gets_no_size_and_others_do(tmp_path: Path, data: bytes) -> None:
     async def run(_server: Server, _state: TicketStore, ask: Callable[[bytes], Awaitable[str]]) -> None:
         said = await ask(data)
         assert said == "" or said.startswith("RIGHTSIZER 1 KEEP")
@@ -226,7 +226,7 @@ def test_who_asks_nonsense_gets_no_size_and_others_do(tmp_path: Path, data: byte
     talk(tmp_path, run)
 
 
-def test_who_submits_is_believed_of_slurmctld_only(tmp_path: Path) -> None:
+def test_only_slurmctld_may_name_the_submitter(tmp_path: Path) -> None:
     requests: list[SizingRequest] = []
 
     async def run(_server: Server, _state: TicketStore, ask: Callable[[bytes], Awaitable[str]]) -> None:
@@ -239,14 +239,14 @@ def test_who_submits_is_believed_of_slurmctld_only(tmp_path: Path) -> None:
     assert [q.uid for q in requests] == [12345, os.getuid()]
 
 
-def test_a_stranger_gets_no_answer_where_users_may_not_ask(tmp_path: Path) -> None:
+def test_a_stranger_gets_no_response_if_users_may_not_connect(tmp_path: Path) -> None:
     async def run(_server: Server, _state: TicketStore, ask: Callable[[bytes], Awaitable[str]]) -> None:
         assert "may not send" in await ask(request(GOOD))
 
     talk(tmp_path, run, trusted=frozenset({os.getuid() + 1}))
 
 
-def test_after_a_restart_what_was_asked_before_is_sized_again(tmp_path: Path) -> None:
+def test_after_a_restart_earlier_requests_are_sized_again(tmp_path: Path) -> None:
     requests: list[SizingRequest] = []
     sizer = lambda q: requests.append(q) or OK
 

@@ -13,7 +13,7 @@ RESPONSE = SizingResponse(
 )
 
 
-def test_a_ticket_survives_a_restart_with_its_answer(tmp_path: Path) -> None:
+def test_a_ticket_survives_a_restart_with_its_size(tmp_path: Path) -> None:
     state = TicketStore(tmp_path / "state.db")
     state.add(TICKET)
     state.set_response("ab12", RESPONSE)
@@ -41,7 +41,7 @@ def test_a_file_that_is_no_database_is_an_error(tmp_path: Path) -> None:
         TicketStore(tmp_path / "state.db")
 
 
-def test_what_was_asked_last_is_remembered_once_for_each_subject(tmp_path: Path) -> None:
+def test_the_last_request_of_each_subject_is_stored_once(tmp_path: Path) -> None:
     state = TicketStore(tmp_path / "state.db")
     for second, (subject, comment) in enumerate([("a", "a 1"), ("b", "b 1"), ("a", "a 2")]):
         state.record_subject(subject, comment=comment, requested_s=float(second))

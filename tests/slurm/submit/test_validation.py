@@ -126,7 +126,7 @@ def test_a_wrong_plan_file_is_refused_at_its_submit(tmp_path: Path, name: str) -
 
 
 @pytest.mark.parametrize("place", [Path.mkdir, os.mkfifo], ids=["folder", "pipe"])
-def test_what_is_no_file_is_refused_at_once(tmp_path: Path, place: Callable[[Path], None]) -> None:
+def test_a_path_that_is_no_file_is_refused_at_once(tmp_path: Path, place: Callable[[Path], None]) -> None:
     place(tmp_path / "plan.yaml")
     (response,) = responses(tmp_path, f"rightsizer: plan={tmp_path}/plan.yaml", validator=PATIENT)
     assert "must be a regular file that you own" in response.say

@@ -18,7 +18,7 @@ each_panel = pytest.mark.parametrize(
 
 
 @each_panel
-def test_every_query_asks_for_the_chosen_cluster_and_no_unknown_choice(uid, panel):
+def test_every_query_selects_the_chosen_cluster_and_no_unknown_choice(uid, panel):
     choices = {variable["name"] for variable in BOARDS[uid]["templating"]["list"]}
     for target in panel["targets"]:
         selectors = re.findall(r"[\w:]+\{([^}]*)\}", target["expr"])

@@ -122,7 +122,7 @@ def test_a_shard_group_shards_its_own_copy_of_the_experts():
     assert half["optimizer_bytes"] == pytest.approx(2 * whole["optimizer_bytes"])
 
 
-def test_host_memory_takes_what_is_offloaded():
+def test_host_memory_holds_the_offloaded_states():
     assert causes(offload=Offload.OPTIMIZER)["optimizer_bytes"] == 0
     assert causes(offload=Offload.ACTIVATIONS)["activations_bytes"] == 0
 
@@ -221,7 +221,7 @@ def test_every_kind_of_group_brings_a_communicator():
     ],
     ids=["room to spare", "at the limit", "far too little"],
 )
-def test_only_what_cannot_fit_is_said_not_to(room, verdict):
+def test_only_impossible_layouts_do_not_fit(room, verdict):
     found = device_memory.estimate(Cases.of(case(pp=2, tp=2)))
     needed = float(found.allocated_bytes + found.context_bytes)
     assert device_memory.verdict(found, room * needed, 0.1) is verdict
@@ -232,7 +232,7 @@ def test_only_what_cannot_fit_is_said_not_to(room, verdict):
     [(64, 1, 32, 8192), (128, 1, 16, 8192), (8, 16, 16, 131072)],
     ids=["8,192 GPUs", "16,384 GPUs", "context parallel"],
 )
-def test_llama3_405b_is_never_said_not_to_fit(dp, cp, micro_batches, sequence_tokens):
+def test_llama3_405b_never_gets_does_not_fit(dp, cp, micro_batches, sequence_tokens):
     """arXiv:2407.21783, table 4; all three ran on H100s of 80 GB."""
     one = case(
         architecture=lookup.model("meta-llama/Llama-3.1-405B"),
@@ -282,7 +282,7 @@ def test_deferred_gradients_of_the_head_wait_in_sixteen_bits():
     assert float(other.loss_bytes - one.loss_bytes) == pytest.approx(expected)
 
 
-def test_deepseek_s_stack_keeps_what_its_report_says():
+def test_deepseek_s_stack_keeps_the_bytes_of_its_report():
     shape = dataclasses.replace(lookup.model("DeepSeek-V3 671B"), layers=4, dense_layers=0)
     found = causes(
         architecture=shape,
@@ -355,7 +355,7 @@ def test_where_ends_count_as_layers_the_second_stage_may_be_the_fullest():
     assert float(whole.device_bytes) == pytest.approx(float(second.device_bytes))
 
 
-def test_a_run_may_say_how_many_layers_its_ends_have():
+def test_a_run_may_state_the_layers_of_its_end_stages():
     shape = dataclasses.replace(LLAMA, layers=12)
     profile = dataclasses.replace(framework("megatron-core"), first_stage_layers=2, last_stage_layers=3)
     uneven = dataclasses.replace(

@@ -290,7 +290,7 @@ def test_an_unknown_framework_in_8_bits_overlaps_tensor_parallelism() -> None:
     assert share(Precision.FP8) < 0.9 * share(Precision.BF16)
 
 
-def test_attention_of_an_unknown_framework_lies_between_those_it_may_use() -> None:
+def test_attention_of_an_unknown_framework_is_between_its_two_candidates() -> None:
     def attention_s(name: str) -> float:
         one = replace(case(tp=8), framework=framework(name))
         return float(step_time.estimate(Cases.of(one)).attention_s)
