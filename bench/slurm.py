@@ -22,6 +22,8 @@ from pathlib import Path
 from bench.results import RESULTS, write_json
 from bench.sizing import quantile
 
+from rightsizer_slurm.submit.protocol import request_text
+
 ROOT = Path(__file__).resolve().parents[1]
 CONTROL = ROOT / "tests" / "e2e" / "slurm" / "cluster.py"
 OURS = "rightsizer: model=llama-3.1-8b method=lora tokens=50M deadline=24h"
@@ -217,7 +219,7 @@ def _asked_s(path: Path, comment: str) -> float:
     began_s = time.perf_counter()
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(str(path))
-        connection.sendall(f"RIGHTSIZER 1 PLAN\nkind=cli\ncomment={comment}\nEND\n".encode())
+        connection.sendall(request_text({"kind": "cli", "comment": comment}))
         with connection.makefile("rb") as answer:
             if b" OK\n" not in answer.readline():
                 raise SystemExit(f"no size for {comment}")

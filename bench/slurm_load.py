@@ -17,6 +17,8 @@ from pathlib import Path
 from bench.results import RESULTS, write_json
 from bench.slurm import COLD, OURS, Lab
 
+from rightsizer_slurm.submit.protocol import request_text
+
 CLIENTS = 8
 TRIES = 10  # the daemon lets a request wait 4 s
 SETTLED_S = 10.0
@@ -36,7 +38,7 @@ def asked(path: Path, comment: str) -> str:
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(600)
         connection.connect(str(path))
-        connection.sendall(f"RIGHTSIZER 1 PLAN\nkind=cli\ncomment={comment}\nEND\n".encode())
+        connection.sendall(request_text({"kind": "cli", "comment": comment}))
         with connection.makefile("r") as answer:
             words = answer.readline().split()
             answer.read()

@@ -42,7 +42,7 @@ SCRIPT = '#!/bin/bash\n#SBATCH -N 2-4 --time=1-12:30:00 --gres=gpu\n#SBATCH --co
 SITE = (
     "mode = warn\nsocket = /run/x\n[partition h100]\nmode = size\n[gpus]\nodd = none\n[monitor]\nact = mail\n"
 )
-REQUEST = f"RIGHTSIZER 1 PLAN\ncomment={COMMENT}\nuid=7\nmin_nodes=1\ngres=gpu:h100:8\narray=1-2\nEND\n"
+REQUEST = f"RIGHTSIZER 2 SIZE\ncomment={COMMENT}\nuid=7\nmin_nodes=1\ngres=gpu:h100:8\narray=1-2\nEND\n"
 JOB = {
     "job_id": 7,
     "job_state": ["RUNNING"],

@@ -14,10 +14,10 @@ from rightsizer_slurm.cluster.backends import fits, pyslurm_version
 from rightsizer_slurm.cluster.pools import NOT_FOR_TRAINING, UNTYPED, engine_name
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError, settings
 from rightsizer_slurm.cluster.untrusted_text import one_line
-from rightsizer_slurm.submit.protocol import END, VERSION
+from rightsizer_slurm.submit.protocol import END, VERSION, request_text
 
 _OLDEST = (22, 5)
-_QUESTION = "rightsizer: model=llama-3.1-8b tokens=1B deadline=72h"
+_COMMENT = "rightsizer: model=llama-3.1-8b tokens=1B deadline=72h"
 _TIMEOUT_S = 10.0
 _LUA_FOLDERS = ("/usr/share/lua", "/usr/local/share/lua")
 _LUA_VERSIONS = ("5.1", "5.2", "5.3", "5.4")
@@ -53,7 +53,7 @@ def check(
     *,
     exists: Callable[[Path], bool] = Path.exists,
     read_site: Callable[[Path], sites.SiteConfig] = sites.read,
-    ask: Callable[[Path], str] | None = None,
+    exchange: Callable[[Path], str] | None = None,
 ) -> tuple[Finding, ...]:
     """All checks, the required ones first. If Slurm does not answer, that is the only finding."""
     slurm = slurm or Slurm()
@@ -68,7 +68,7 @@ def check(
         _json(slurm),
         *_gpus(cluster, _names(config, read_site)),
         *_plugin(config, exists),
-        *_daemon(config, read_site, ask or asked),
+        *_daemon(config, read_site, exchange or exchanged),
         *_settings(config),
         _pyslurm(version, pyslurm_version()),
     )
@@ -178,7 +178,7 @@ def _plugin(config: Mapping[str, str], exists: Callable[[Path], bool]) -> Iterab
 def _daemon(
     config: Mapping[str, str],
     read_site: Callable[[Path], sites.SiteConfig],
-    ask: Callable[[Path], str],
+    exchange: Callable[[Path], str],
 ) -> Iterable[Finding]:
     path = _site_file(config)
     try:
@@ -193,19 +193,19 @@ def _daemon(
         yield _missing(
             f"the daemon runs as {site.user}, but slurmctld as {user}", path.name, f"user = {user}"
         )
-    yield _answer(site.socket, path, ask)
+    yield _response(site.socket, path, exchange)
 
 
-def _answer(at: Path, config: Path, ask: Callable[[Path], str]) -> Finding:
-    """What the daemon answers to a question that changes nothing."""
+def _response(at: Path, config: Path, exchange: Callable[[Path], str]) -> Finding:
+    """The daemon's response to a request that changes nothing."""
     try:
-        answer = ask(at)
+        response = exchange(at)
     except PermissionError:
         return _note(f"only root and SlurmUser may ask the daemon at {at}; run this check as root")
     except OSError as error:
         why = error.strerror or "no answer"
         return _missing(f"no daemon answers at {at} ({why}): rightsizer slurm daemon --config {config}")
-    head, _, rest = answer.partition("\n")
+    head, _, rest = response.partition("\n")
     said = next((line.removeprefix("say=") for line in rest.splitlines() if line.startswith("say=")), "")
     if not head.startswith(f"RIGHTSIZER {VERSION} "):
         return _missing(
@@ -214,18 +214,17 @@ def _answer(at: Path, config: Path, ask: Callable[[Path], str]) -> Finding:
     return _ok(f"the daemon answers at {at}: {one_line(said, 160)}")
 
 
-def asked(at: Path) -> str:
-    """The daemon's answer for a job that is not submitted. OSError if it does not answer."""
-    request = f"RIGHTSIZER {VERSION} PLAN\ncomment={_QUESTION}\nmode=warn\nEND\n"
+def exchanged(at: Path) -> str:
+    """The daemon's response for a job that is not submitted. OSError if there is none."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(_TIMEOUT_S)
         connection.connect(str(at))
-        connection.sendall(request.encode())
+        connection.sendall(request_text({"comment": _COMMENT, "mode": "warn"}))
         parts = iter(lambda: connection.recv(8192), b"")
-        answer = b"".join(parts).decode(errors="replace")
-    if not answer.endswith(END.decode()):
+        response = b"".join(parts).decode(errors="replace")
+    if not response.endswith(END.decode()):
         raise OSError("an incomplete answer")
-    return answer
+    return response
 
 
 def _settings(config: Mapping[str, str]) -> Iterable[Finding]:

@@ -68,6 +68,11 @@ _MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "ALTER TABLE notices RENAME COLUMN told_s TO sent_s",
         "DROP TABLE IF EXISTS monitor_version",
     ),
+    (
+        "ALTER TABLE tickets RENAME COLUMN question TO request",
+        "ALTER TABLE tickets RENAME COLUMN answer TO response",
+        "ALTER TABLE subjects RENAME COLUMN asked_s TO requested_s",
+    ),
 )
 """The statements from each version of the file to the next."""
 VERSION = len(_MIGRATIONS)

@@ -26,7 +26,7 @@ try:
 except InputError as error:
     sys.exit(f"{error.field}: {error}")
 """
-QUESTION = b"""RIGHTSIZER 1 PLAN
+REQUEST = b"""RIGHTSIZER 2 SIZE
 uid=1000
 comment=rightsizer: model=llama-3.1-8b method=lora tokens=50M deadline=24h
 partition=h100
@@ -78,11 +78,11 @@ class Daemon:
             time.sleep(0.02)
 
     def ask(self) -> str:
-        """The answer to a question."""
+        """The response to a request."""
         with socket.socket(socket.AF_UNIX) as client:
             client.settimeout(LONG_S)
             client.connect(str(self.socket))
-            client.sendall(QUESTION)
+            client.sendall(REQUEST)
             return b"".join(iter(lambda: client.recv(4096), b"")).decode()
 
 
@@ -95,12 +95,12 @@ def daemon(tmp_path: Path, fake_slurm) -> Daemon:
 def test_it_sizes_while_slurm_responds_or_not_and_ends_on_sigterm(daemon, fake_slurm) -> None:
     with daemon.running() as process:
         daemon.until(process, daemon.logs("listening at"))
-        daemon.until(process, lambda: daemon.ask().startswith("RIGHTSIZER 1 OK\n"))
-        answer = daemon.ask()
-        assert "partition=h100" in answer
+        daemon.until(process, lambda: daemon.ask().startswith("RIGHTSIZER 2 OK\n"))
+        response = daemon.ask()
+        assert "partition=h100" in response
         fake_slurm.breaks("nodes", "slurm_load_node error: Unable to contact slurm controller")
         daemon.until(process, daemon.logs("the cluster cannot be read: "))
-        assert daemon.ask() == answer  # from the last snapshot
+        assert daemon.ask() == response  # from the last snapshot
         process.send_signal(signal.SIGTERM)
         assert process.wait(LONG_S) == 0
     assert not daemon.socket.exists()
@@ -108,7 +108,7 @@ def test_it_sizes_while_slurm_responds_or_not_and_ends_on_sigterm(daemon, fake_s
 
 
 @pytest.mark.slow
-def test_a_slow_question_is_held_and_sized_when_its_job_is_found(daemon, fake_slurm) -> None:
+def test_a_slow_request_is_held_and_sized_when_its_job_is_found(daemon, fake_slurm) -> None:
     with socket.socket(socket.AF_UNIX) as earlier:
         earlier.bind(str(daemon.socket))  # a daemon that was killed leaves its socket
     with daemon.running() as process:

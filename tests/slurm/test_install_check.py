@@ -85,23 +85,26 @@ def test_a_file_with_a_gpus_section_gets_no_second_heading(slurm, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("answer", "status", "text"),
+    ("response", "status", "text"),
     [
-        ("RIGHTSIZER 1 OK\nmax_nodes=1\nsay=1 x 8 h100\nEND\n", Status.OK, "answers at /run/s: 1 x 8 h100"),
+        ("RIGHTSIZER 2 OK\nmax_nodes=1\nsay=1 x 8 h100\nEND\n", Status.OK, "answers at /run/s: 1 x 8 h100"),
         ("RIGHTSIZER 9 OK\nEND\n", Status.MISSING, "no daemon of this version"),
+        ("RIGHTSIZER 1 KEEP\nsay=x\nEND\n", Status.MISSING, "no daemon of this version"),
         (PermissionError(13, "Permission denied"), Status.NOTE, "run this check as root"),
         (ConnectionRefusedError(111, "Connection refused"), Status.MISSING, "(Connection refused)"),
         (TimeoutError("timed out"), Status.MISSING, "no daemon answers"),
     ],
-    ids=["answers", "other version", "not allowed", "gone", "hangs"],
+    ids=["answers", "newer version", "older version", "not allowed", "gone", "hangs"],
 )
-def test_the_daemon_is_queried(slurm, answer, status, text):
-    def ask(_at):
-        if isinstance(answer, OSError):
-            raise answer
-        return answer
+def test_the_daemon_is_queried(slurm, response, status, text):
+    def exchange(_at):
+        if isinstance(response, OSError):
+            raise response
+        return response
 
     cluster = slurm("gpu:h100:8")
     site = config.SiteConfig(socket=Path("/run/s"))
-    (finding,) = (f for f in check(cluster, read_site=lambda _: site, ask=ask) if "/run/s" in f.text)
+    (finding,) = (
+        f for f in check(cluster, read_site=lambda _: site, exchange=exchange) if "/run/s" in f.text
+    )
     assert (finding.status, text in finding.text) == (status, True), finding.summary

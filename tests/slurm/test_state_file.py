@@ -8,6 +8,7 @@ import pytest
 
 from rightsizer_engine.errors import InputError
 from rightsizer_slurm.monitor.intent_log import IntentLog, Stage
+from rightsizer_slurm.submit.protocol import Verdict
 from rightsizer_slurm.submit.ticket_store import TicketStore
 
 TICKETS = """
@@ -32,6 +33,7 @@ CREATE TABLE monitor_told (job_id INTEGER NOT NULL, channel TEXT NOT NULL, text 
     told_s REAL NOT NULL, PRIMARY KEY (job_id, channel)) STRICT;
 INSERT INTO monitor_told VALUES (7, 'mail', 'grow', 5.0);
 """
+VERSION_3 = (Path(__file__).parent / "state_version_3.sql").read_text()
 
 
 def written(path: Path, script: str, version: int) -> Path:
@@ -49,8 +51,9 @@ def written(path: Path, script: str, version: int) -> Path:
         (TICKETS + SUBJECTS, 2, 1, 0),
         (TICKETS + SUBJECTS + MONITOR, 2, 1, 1),
         (MONITOR, 0, 0, 1),
+        (VERSION_3, 3, 2, 1),
     ],
-    ids=["new", "first daemon", "second daemon", "daemon with monitor", "monitor alone"],
+    ids=["new", "first daemon", "second daemon", "daemon with monitor", "monitor alone", "one file"],
 )
 def test_files_of_earlier_versions_keep_what_they_hold(
     tmp_path: Path, script: str, version: int, tickets: int, open_intents: int
@@ -74,7 +77,20 @@ def test_an_open_intent_of_an_earlier_version_is_finished(tmp_path: Path) -> Non
     log.close()
 
 
-@pytest.mark.parametrize(("version", "age"), [(99, "a later"), (2, "an earlier")])
+def test_tickets_of_version_3_keep_their_requests_and_responses(tmp_path: Path) -> None:
+    store = TicketStore(written(tmp_path / "state.db", VERSION_3, 3))
+    waiting, sized = store.tickets()
+    assert (waiting.request.max_nodes, waiting.request.user, waiting.response) == (2, "alice", None)
+    assert sized.response is not None
+    assert (sized.job_id, sized.response.verdict, sized.response.fields["max_nodes"]) == (42, Verdict.OK, 1)
+    assert store.comments(1) == ("rightsizer: model=gpt2 tokens=1B",)
+    store.close()
+    again = TicketStore(tmp_path / "state.db")
+    assert again.tickets() == (waiting, sized)
+    again.close()
+
+
+@pytest.mark.parametrize(("version", "age"), [(99, "a later"), (3, "an earlier"), (2, "an earlier")])
 def test_a_reader_changes_no_file_of_another_version(tmp_path: Path, version: int, age: str) -> None:
     path = written(tmp_path / "state.db", TICKETS + SUBJECTS, version)
     with pytest.raises(InputError, match=f"was written by {age} rightsizer"):

@@ -82,7 +82,7 @@ local function request_of(options)
    }
 end
 
-local function question(requested, spec, mode)
+local function request_text(requested, spec, mode)
    local fields = { { "comment", "rightsizer:" .. spec }, { "kind", "cli" }, { "mode", mode } }
    for key, value in pairs(requested) do fields[#fields + 1] = { key, value } end
    return shared.request(fields)
@@ -118,25 +118,25 @@ end
 
 local function decide(options, spec, mode, settings)
    local requested = request_of(options)
-   local text, why = send(settings, question(requested, spec, mode))
-   local answer
-   if text then answer, why = shared.answer(text) end
-   if not answer or answer.verdict == "HOLD" then
+   local text, why = send(settings, request_text(requested, spec, mode))
+   local response
+   if text then response, why = shared.response(text) end
+   if not response or response.verdict == "HOLD" then
       return unsized(shared.clean(why or "sizing takes too long"), mode)
    end
-   if answer.verdict == "REFUSE" then
-      if mode ~= "warn" then return refuse(answer.say) end
-      print_to_user("would be refused: " .. answer.say)
+   if response.verdict == "REFUSE" then
+      if mode ~= "warn" then return refuse(response.say) end
+      print_to_user("would be refused: " .. response.say)
       return slurm.SUCCESS
    end
-   local exceeded = shared.exceeds(answer.set, requested)
+   local exceeded = shared.exceeds(response.set, requested)
    if exceeded then return unsized("the answer exceeds your " .. exceeded, mode) end
-   if answer.code == "fault" then return unsized(answer.say, mode) end
-   if answer.verdict == "OK" and mode ~= "warn" then
-      apply(options, answer.set)
-      print_to_user(answer.say)
+   if response.code == "fault" then return unsized(response.say, mode) end
+   if response.verdict == "OK" and mode ~= "warn" then
+      apply(options, response.set)
+      print_to_user(response.say)
    else
-      print_to_user((answer.verdict == "OK" and "not changed; would be: " or "") .. answer.say)
+      print_to_user((response.verdict == "OK" and "not changed; would be: " or "") .. response.say)
    end
    return slurm.SUCCESS
 end

@@ -1,7 +1,7 @@
 -- job_submit.lua: sizes a job by its comment, "rightsizer: model=... tokens=... deadline=...".
 -- Runs in slurmctld under its locks: one request to the daemon over a unix socket, at most 0.3 s. After a timeout
 -- it sends none for 30 s. On every error the job is submitted unchanged, except in the mode enforce: there a GPU job
--- without an answer is held or refused, whatever fails. See docs/slurm.md.
+-- without a response is held or refused, whatever fails. See docs/slurm.md.
 
 local folder = (debug.getinfo(1, "S").source:match("^@(.*/)")) or "/etc/slurm/"
 local loaded, shared = pcall(dofile, folder .. "rightsizer.lua")
@@ -153,17 +153,17 @@ local function hold(job, ticket, fields)
    job.priority = 0
 end
 
-local function apply(job, answer, fields)
-   if answer.verdict == "HOLD" then return hold(job, answer.set.ticket, fields) end
-   for key, value in pairs(answer.set) do
+local function apply(job, response, fields)
+   if response.verdict == "HOLD" then return hold(job, response.set.ticket, fields) end
+   for key, value in pairs(response.set) do
       job[key] = key == "admin_comment" and shared.appended(job.admin_comment, value) or value
    end
    if job.environment ~= nil then
-      for name, value in pairs(answer.env) do job.environment[name] = value end
-      for name, value in pairs(shared.corrected(job.environment, answer.set)) do job.environment[name] = value end
+      for name, value in pairs(response.env) do job.environment[name] = value end
+      for name, value in pairs(shared.corrected(job.environment, response.set)) do job.environment[name] = value end
    end
    for _, key in ipairs({ "min_nodes", "max_nodes", "time_limit" }) do
-      if answer.set[key] and job[key] ~= answer.set[key] then
+      if response.set[key] and job[key] ~= response.set[key] then
          slurm.log_error("rightsizer: this Slurm did not accept %s", key)
       end
    end
@@ -200,7 +200,7 @@ local function fault(job, why, mode, fields)
    return slurm.SUCCESS
 end
 
-local function no_answer(job, why, mode, now, fields)
+local function no_response(job, why, mode, now, fields)
    -- Only a timeout delays slurmctld. So only after a timeout are other jobs not sized either.
    if why == "timeout" then
       silent_until = now + settings.cooldown_s
@@ -222,19 +222,19 @@ local function unsupported(job)
    return nil
 end
 
-local function taken(job, answer, mode, fields)
-   local exceeded = shared.exceeds(answer.set, job)
+local function taken(job, response, mode, fields)
+   local exceeded = shared.exceeds(response.set, job)
    if exceeded and mode == "enforce" then return refuse("the answer exceeds your " .. exceeded, mode) end
    if exceeded then return fault(job, "the answer exceeds your " .. exceeded, mode, fields) end
-   if answer.verdict == "KEEP" then
-      if answer.code == "fault" then return fault(job, answer.say, mode, fields) end
-      if mode == "enforce" and wants_gpus(job) then return refuse(answer.say, mode, "denied") end
-      print_to_user(answer.say)
+   if response.verdict == "KEEP" then
+      if response.code == "fault" then return fault(job, response.say, mode, fields) end
+      if mode == "enforce" and wants_gpus(job) then return refuse(response.say, mode, "denied") end
+      print_to_user(response.say)
    elseif mode == "warn" then
-      print_to_user("not changed; would be: " .. answer.say)
+      print_to_user("not changed; would be: " .. response.say)
    else
-      apply(job, answer, fields)
-      print_to_user(answer.say)
+      apply(job, response, fields)
+      print_to_user(response.say)
    end
    return slurm.SUCCESS
 end
@@ -243,12 +243,12 @@ local function decide(job, spec, uid, mode, now)
    local fields = fields_of(job, spec, uid, mode)
    if now < silent_until then return fault(job, "the daemon did not answer a moment ago", mode, fields) end
    local text, why = send(shared.request(fields))
-   if not text then return no_answer(job, why, mode, now, fields) end
-   local answer
-   answer, why = shared.answer(text)
-   if not answer then return no_answer(job, why, mode, now, fields) end
-   if answer.verdict == "REFUSE" then return refuse(answer.say, mode, answer.code) end
-   return taken(job, answer, mode, fields)
+   if not text then return no_response(job, why, mode, now, fields) end
+   local response
+   response, why = shared.response(text)
+   if not response then return no_response(job, why, mode, now, fields) end
+   if response.verdict == "REFUSE" then return refuse(response.say, mode, response.code) end
+   return taken(job, response, mode, fields)
 end
 
 local function submit(job, part_list, uid)

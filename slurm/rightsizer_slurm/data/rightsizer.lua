@@ -1,14 +1,14 @@
 -- rightsizer.lua: shared by job_submit.lua and cli_filter.lua. No global state; reads no file.
 -- For Lua 5.1 to 5.4. Slurm writes an unset number as 65534, 4294967294 or 1.8e19.
 
-local M = { VERSION = 1, LONGEST_COMMENT = 1024, LONGEST_ANSWER = 8192 }
+local M = { VERSION = 2, LONGEST_COMMENT = 1024, LONGEST_RESPONSE = 8192 }
 
 local MODES = { off = 0, warn = 1, size = 2, enforce = 3 }
 local ON_FAULT = { ["as-written"] = true, hold = true, refuse = true }
 local DEFAULTS = { mode = "size", on_fault = "as-written", socket = "/run/rightsizer/plan.sock", timeout_s = 0.3, cooldown_s = 30 }
 local BOUNDS = { timeout_s = { 0.01, 5 }, cooldown_s = { 0, 3600 } }
 
--- The fields that an answer may set, and their largest values. An answer with any other field is rejected.
+-- The fields that a response may set, and their largest values. A response with any other field is rejected.
 local LARGEST = {
    min_nodes = 16384, max_nodes = 16384, num_tasks = 1048576, cpus_per_task = 4096, min_cpus = 16777216,
    time_limit = 527040, priority = 0,
@@ -229,7 +229,7 @@ end
 
 function M.request(fields)
    -- The request to the daemon from a list of {key, value}. Values become one line; unset numbers are left out.
-   local lines = { "RIGHTSIZER " .. M.VERSION .. " PLAN" }
+   local lines = { "RIGHTSIZER " .. M.VERSION .. " SIZE" }
    for _, field in ipairs(fields) do
       local key, value = field[1], field[2]
       if type(value) == "number" then
@@ -244,21 +244,21 @@ function M.request(fields)
 end
 
 function M.exchange(connection, path, timeout_s, request)
-   -- Send a request over a unix socket (luasocket's); the text of the answer, or nil and the error.
+   -- Send a request over a unix socket (luasocket's); the text of the response, or nil and the error.
    connection:settimeout(timeout_s, "t")
    local done, why = connection:connect(path)
    if done then done, why = connection:send(request) end
    local text, partial
-   if done then text, why, partial = connection:receive(M.LONGEST_ANSWER + 1) end
+   if done then text, why, partial = connection:receive(M.LONGEST_RESPONSE + 1) end
    connection:close()
-   -- an answer is shorter than the limit, so receive() normally returns it as `partial`
+   -- a response is shorter than the limit, so receive() normally returns it as `partial`
    return text or (why == "closed" and partial or nil), why
 end
 
-function M.answer(text)
-   -- {verdict=, say=, code=, set={}, env={}} of an answer; nil and the reason if it is invalid.
+function M.response(text)
+   -- {verdict=, say=, code=, set={}, env={}} of a response; nil and the reason if it is invalid.
    if type(text) ~= "string" or text == "" then return nil, "no answer" end
-   if #text > M.LONGEST_ANSWER then return nil, "the answer is too long" end
+   if #text > M.LONGEST_RESPONSE then return nil, "the answer is too long" end
    if not text:find("\nEND\n$") then return nil, "the answer is incomplete" end
    local version, verdict = text:match("^RIGHTSIZER (%d+) (%u+)\n")
    if not version then return nil, "the answer cannot be parsed" end
@@ -266,31 +266,31 @@ function M.answer(text)
    if verdict ~= "OK" and verdict ~= "REFUSE" and verdict ~= "HOLD" and verdict ~= "KEEP" then
       return nil, "unknown verdict " .. M.clean(verdict):sub(1, 40)
    end
-   local answer = { verdict = verdict, say = "", code = "", set = {}, env = {} }
+   local response = { verdict = verdict, say = "", code = "", set = {}, env = {} }
    for line in text:gmatch("([^\n]*)\n") do
       local key, value = line:match("^([%w_%.]+)=(.*)$")
       if key then
-         local wrong = M.take(answer, key, value)
+         local wrong = M.take(response, key, value)
          if wrong then return nil, wrong end
       end
    end
-   return answer
+   return response
 end
 
-function M.take(answer, key, value)
-   -- Parse one line of an answer; returns the error, if any. One invalid line rejects the whole answer.
+function M.take(response, key, value)
+   -- Parse one line of a response; returns the error, if any. One invalid line rejects the whole response.
    local number = LARGEST[key] and value:match("^%d+$") and tonumber(value)
    local variable = key:match("^env%.(RIGHTSIZER_[%u%d_]+)$")
    if key == "say" then
-      answer.say = M.clean(value):sub(1, 1000)
+      response.say = M.clean(value):sub(1, 1000)
    elseif key == "code" then
-      answer.code = value
+      response.code = value
    elseif number and number <= LARGEST[key] then
-      answer.set[key] = number
+      response.set[key] = number
    elseif TEXTS[key] and #value <= 200 and value:find(TEXTS[key]) then
-      answer.set[key] = value
+      response.set[key] = value
    elseif variable and #value <= 200 and value:find("^[%w_%.:,/=+%-]*$") then
-      answer.env[variable] = value
+      response.env[variable] = value
    else
       return "the answer sets a forbidden field: " .. M.clean(key):sub(1, 60)
    end
@@ -298,7 +298,7 @@ function M.take(answer, key, value)
 end
 
 function M.exceeds(set, requested)
-   -- The field in which an answer exceeds the user's request, or nil.
+   -- The field in which a response exceeds the user's request, or nil.
    local nodes, limit = M.number(requested.max_nodes), M.number(requested.time_limit)
    if set.max_nodes and set.min_nodes and set.min_nodes > set.max_nodes then return "min_nodes" end
    if nodes and nodes > 0 and (set.max_nodes or set.min_nodes or 0) > nodes then return "nodes" end

@@ -29,7 +29,7 @@ from rightsizer_slurm.submit.ticket_store import Ticket, TicketStore, steady_s
 
 _LOG = logging.getLogger("rightsizer.slurm")
 _EXPIRES_S = 3600.0
-"""A ticket without a job expires after this time: the submit failed after the plugin had answered."""
+"""A ticket without a job expires after this time: the submit failed after the plugin had its response."""
 _SHIPPED = SiteConfig()
 _RETRY_S = 30.0
 _LOOKS_S = (0.5, 60.0)
@@ -65,22 +65,24 @@ def release_held_jobs(
     now_s: float | None = None,
     since_s: float = 0.0,
 ) -> Iterator[TicketResult]:
-    """Process the tickets that have an answer or are overdue, and look for the jobs of new ones.
+    """Process the tickets that have a response or are overdue, and look for the jobs of new ones.
 
     No job is overdue for the time before `since_s`, when no daemon ran. SlurmError if Slurm is unavailable:
     retry.
     """
     now_s = steady_s() if now_s is None else now_s
-    waiting = (_answered(ticket, site, now_s, since_s) for ticket in state.tickets())
+    waiting = (_with_response(ticket, site, now_s, since_s) for ticket in state.tickets())
     due = [one for one in waiting if one.retry_s <= now_s and (one.job_id is None or one.response)]
     if not due:
         return
     found = _located(state, due, backend.jobs(), now_s)
     state.save()  # before the first command: a job that has its size no longer names its ticket
     names, oldest_s = {one.name for one in due}, now_s - _EXPIRES_S
-    tickets = (_answered(ticket, site, now_s, since_s) for ticket in state.tickets() if ticket.name in names)
-    answered = (one for one in tickets if one.response and (one.name in found or one.made_s <= oldest_s))
-    for ticket in itertools.islice(answered, _AT_ONCE):
+    tickets = (
+        _with_response(ticket, site, now_s, since_s) for ticket in state.tickets() if ticket.name in names
+    )
+    settled = (one for one in tickets if one.response and (one.name in found or one.made_s <= oldest_s))
+    for ticket in itertools.islice(settled, _AT_ONCE):
         job = found.get(ticket.name)
         done, text = _one(ticket, job, slurm, site) if job else (True, "expired: no job has this ticket")
         if done or ticket.made_s <= oldest_s:
@@ -130,7 +132,7 @@ def _bounded(request: SizingRequest, job: SlurmJob) -> SizingRequest:
     return replace(request, deadline=moment.isoformat())
 
 
-def _answered(ticket: Ticket, site: SiteConfig, now_s: float, since_s: float) -> Ticket:
+def _with_response(ticket: Ticket, site: SiteConfig, now_s: float, since_s: float) -> Ticket:
     """The ticket, with a response also where it has waited for too long."""
     if ticket.response or now_s - max(ticket.made_s, since_s) < site.hold_limit_s:
         return ticket

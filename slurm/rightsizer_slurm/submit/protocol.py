@@ -1,8 +1,12 @@
-"""The line protocol between the submit plugins and the daemon, version 1. Pure.
+"""The line protocol between the submit plugins and the daemon, version 2. Pure.
 
-A request is `RIGHTSIZER 1 PLAN`, key=value lines, `END`; a response is `RIGHTSIZER 1 OK|REFUSE|HOLD|KEEP`,
+A request is `RIGHTSIZER 2 SIZE`, key=value lines, `END`; a response is `RIGHTSIZER 2 OK|REFUSE|HOLD|KEEP`,
 key=value lines, `END`. Lines end in a newline; the daemon closes the connection after its response. The
 plugin (data/*.lua) accepts only the fields that it knows, and checks their bounds.
+
+In version 1 the request's first line was `RIGHTSIZER 1 PLAN`; the rest is equal. The daemon responds in the
+version of the request, so a plugin of version 1 works until it is replaced. A plugin of version 2 takes the
+response of an older daemon for a fault: the job is submitted unchanged, or held where sizes are enforced.
 """
 
 import dataclasses
@@ -18,11 +22,13 @@ from rightsizer_engine.values import immutable
 from rightsizer_slurm.cluster.jobs import gres_gpus
 from rightsizer_slurm.cluster.untrusted_text import one_line
 
-VERSION = 1
+VERSION = 2
+_VERBS = {1: "PLAN", 2: "SIZE"}
+"""The versions that the daemon understands, and the verb of their requests."""
 END = b"\nEND\n"
 MAX_REQUEST_BYTES = 8192
 _LONGEST_TEXT = 900
-_HEAD = re.compile(r"RIGHTSIZER ([0-9]{1,4}) PLAN")
+_HEAD = re.compile(r"RIGHTSIZER ([0-9]{1,4}) ([A-Z]{1,16})")
 _NUMBER = re.compile(r"[0-9]{1,18}")
 _HELD = re.compile(r"\[rightsizer/1 held ([^\[\]]*)\]")
 
@@ -125,16 +131,30 @@ class SizingResponse:
 _FIELDS = {f.name: f for f in dataclasses.fields(SizingRequest)}
 
 
+def request_text(fields: Mapping[str, str]) -> bytes:
+    """A request on the wire, of a program that is no plugin."""
+    lines = (f"{key}={value}\n" for key, value in fields.items())
+    return f"RIGHTSIZER {VERSION} {_VERBS[VERSION]}\n{''.join(lines)}END\n".encode()
+
+
 def parse_request(data: bytes) -> SizingRequest:
     """Parse a request. Unknown keys are ignored. InputError if it is invalid."""
     text = data.decode("ascii", errors="replace")
     head, *lines = text.removesuffix("\n").split("\n")
     match = _HEAD.fullmatch(head)
-    if match is None or lines[-1:] != ["END"]:
-        raise InputError("question", value=one_line(head, 60), remedy="is not a request of this protocol")
-    if int(match[1]) != VERSION:
-        raise InputError("question", value=match[1], remedy=f"is another protocol version; this is {VERSION}")
+    version = int(match[1]) if match else VERSION
+    if version not in _VERBS:
+        raise InputError("request", value=version, remedy=f"is another protocol version; this is {VERSION}")
+    if match is None or match[2] != _VERBS[version] or lines[-1:] != ["END"]:
+        raise InputError("request", value=one_line(head, 60), remedy="is not a request of this protocol")
     return _request(line.partition("=")[::2] for line in lines[:-1])
+
+
+def version_of(data: bytes) -> int:
+    """The version of a request, in which it gets its response; the newest for a request of an unknown one."""
+    match = _HEAD.match(data[:40].decode("ascii", errors="replace"))
+    version = int(match[1]) if match else VERSION
+    return version if version in _VERBS else VERSION
 
 
 def held_request(admin_comment: str) -> SizingRequest | None:
@@ -167,9 +187,9 @@ def _request(pairs: Iterable[tuple[str, str]]) -> SizingRequest:
     return dataclasses.replace(SizingRequest(), **values)
 
 
-def response_text(response: SizingResponse) -> bytes:
+def response_text(response: SizingResponse, *, version: int = VERSION) -> bytes:
     """The response on the wire. Every text stays on its own line."""
-    lines = [f"RIGHTSIZER {VERSION} {response.verdict}"]
+    lines = [f"RIGHTSIZER {version} {response.verdict}"]
     lines += [f"{key}={one_line(str(value))}" for key, value in response.fields.items()]
     lines += [f"env.{key}={one_line(value)}" for key, value in response.variables.items()]
     lines += [f"code={response.code}"] if response.code else []

@@ -20,7 +20,7 @@ from rightsizer_telemetry.names import SLURM
 
 _LOG = logging.getLogger("rightsizer.slurm")
 _UNSIZED_EVERY_S = 60.0
-_SUBMITS_S = 3.0  # a job appears so long after the plugin has its answer
+_SUBMITS_S = 3.0  # a job appears so long after the plugin has its response
 _LAST_POLLS = 6
 
 

@@ -1,4 +1,4 @@
-"""The daemon's socket: answers the plugins' requests from a cache, or with "hold".
+"""The daemon's socket: responds to the plugins' requests from a cache, or with "hold".
 
 While a plugin waits slurmctld holds its locks. So nothing is sized, written to disk or asked of Slurm then,
 and a plan file is waited for only 0.1 s.
@@ -33,6 +33,7 @@ from rightsizer_slurm.submit.protocol import (
     Verdict,
     parse_request,
     response_text,
+    version_of,
 )
 from rightsizer_slurm.submit.sizing_processes import SizingTask
 from rightsizer_slurm.submit.ticket_store import Ticket, TicketStore, steady_s
@@ -40,7 +41,7 @@ from rightsizer_slurm.submit.validation import Validator
 
 _LOG = logging.getLogger("rightsizer.slurm")
 _REQUEST_TIMEOUT_S = 1.0  # to receive a request; the plugin sends it at once
-_CACHE_SIZE = 4096  # answers
+_CACHE_SIZE = 4096  # responses
 _CACHE_TTL_S = 60.0  # a deadline at a fixed time comes nearer
 _MAX_CONNECTIONS = 16  # of one user: cli_filter opens one for each sbatch. slurmctld and root have no limit
 _MAX_WAITING = 1000  # requests of one user that wait to be sized
@@ -64,7 +65,7 @@ class _Snapshot:
 
 
 class Server:
-    """Answers requests. `trusted` are the users that may name another submitter: slurmctld's and root.
+    """Responds to requests. `trusted` are the users that may name another submitter: slurmctld's and root.
 
     `sizer` is called in threads, `sizings` at once, one for each user.
     """
@@ -126,16 +127,18 @@ class Server:
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, peer: int) -> None:
         began_s = time.monotonic()
         data = await asyncio.wait_for(reader.readuntil(END), _REQUEST_TIMEOUT_S)
+        version = version_of(data)
         try:
             request = self._attributed(parse_request(data), peer)
         except InputError as error:
             _LOG.warning("invalid request: %s", one_line(str(error)))
-            writer.write(response_text(SizingResponse(verdict=Verdict.KEEP, say=str(error))))
+            kept = SizingResponse(verdict=Verdict.KEEP, say=str(error))
+            writer.write(response_text(kept, version=version))
             await writer.drain()
             return
         result = await self.respond(request)
         self.verdicts[str(result.verdict)] += 1
-        writer.write(response_text(result))
+        writer.write(response_text(result, version=version))
         await writer.drain()
         spent_ms = 1e3 * (time.monotonic() - began_s)
         _LOG.info("uid=%d %s in %.1f ms: %s", request.uid, result.verdict, spent_ms, one_line(result.say))
@@ -237,9 +240,9 @@ class Server:
         if self._snapshot.cluster is not None:
             self._attached.add(ticket.name)
             key = (self._cache_key(ticket.request), self._snapshot.number)
-            self._task(key, ticket.request).add_done_callback(partial(self._answered, ticket))
+            self._task(key, ticket.request).add_done_callback(partial(self._responded, ticket))
 
-    def _answered(self, ticket: Ticket, task: "asyncio.Task[SizingResponse]") -> None:
+    def _responded(self, ticket: Ticket, task: "asyncio.Task[SizingResponse]") -> None:
         self._attached.discard(ticket.name)
         if not task.cancelled() and task.exception() is None:
             self._state.set_response(ticket.name, task.result(), request=ticket.request)

@@ -135,7 +135,7 @@ class TicketStore:
 
     def _rows(self) -> Iterator[_Row]:
         yield from self._db.execute(
-            "SELECT name, made_s, question, answer, job_id FROM tickets ORDER BY made_s"
+            "SELECT name, made_s, request, response, job_id FROM tickets ORDER BY made_s"
         )
 
     def _write(self, rows: Mapping[str, _Row | None]) -> None:
@@ -152,14 +152,14 @@ class TicketStore:
             self._db.execute("REPLACE INTO subjects VALUES (?, ?, ?)", (subject, requested_s, comment))
             self._db.execute(
                 "DELETE FROM subjects WHERE subject NOT IN"
-                " (SELECT subject FROM subjects ORDER BY asked_s DESC LIMIT ?)",
+                " (SELECT subject FROM subjects ORDER BY requested_s DESC LIMIT ?)",
                 (_MOST_SUBJECTS,),
             )
 
     def comments(self, most: int) -> tuple[str, ...]:
         """The last comment of each of the newest subjects, the newest first."""
         with self._file_lock:
-            rows = self._db.execute("SELECT comment FROM subjects ORDER BY asked_s DESC LIMIT ?", (most,))
+            rows = self._db.execute("SELECT comment FROM subjects ORDER BY requested_s DESC LIMIT ?", (most,))
             return tuple(str(row[0]) for row in rows)
 
 

@@ -12,7 +12,10 @@ import pytest
 pytestmark = pytest.mark.slurm
 
 COMMENT = "rightsizer: model=llama-3.1-8b method=lora tokens=50M deadline=24h"
-HEAD = "RIGHTSIZER 1 OK\n"
+HEAD = "RIGHTSIZER 2 OK\n"
+OLDER_DAEMON = (
+    "RIGHTSIZER 1 KEEP\nsay=question: 'RIGHTSIZER 2 SIZE': is not a request of this protocol\nEND\n"
+)
 
 
 def as_written(submitted: Any, nodes: int = 2) -> bool:
@@ -65,7 +68,8 @@ def _timed(site: Any) -> tuple[float, Any]:
         "",
         "\n",
         "garbage \x00\xff\n" * 10,
-        "RIGHTSIZER 2 OK\nmin_nodes=1\nEND\n",
+        "RIGHTSIZER 3 OK\nmin_nodes=1\nEND\n",
+        OLDER_DAEMON,
         f"{HEAD}min_nodes=1\n",
         f"{HEAD}min_nodes=1\nmax_nodes=1\ngres=gpu:h100:8\nsay=half",
         f"{HEAD}min_nodes=99999999\nEND\n",
@@ -79,7 +83,7 @@ def _timed(site: Any) -> tuple[float, Any]:
         f"{HEAD}env.RIGHTSIZER_X=$(id)\nEND\n",
         f"{HEAD}admin_comment=other\nEND\n",
         f"{HEAD}priority=1\nEND\n",
-        "RIGHTSIZER 1 EXPLODE\nEND\n",
+        "RIGHTSIZER 2 EXPLODE\nEND\n",
         f"{HEAD}say={'x' * 20000}\nEND\n",
     ],
     ids=lambda text: text.removeprefix(HEAD).replace("\n", "|")[:24] or "nothing",
@@ -114,7 +118,7 @@ def test_a_slow_response_is_not_waited_for(site: Any, stand_in: Callable[..., Pa
 def test_a_response_is_one_line_on_the_terminal_and_in_the_log(
     site: Any, stand_in: Callable[..., Path]
 ) -> None:
-    text = "RIGHTSIZER 1 KEEP\nsay=good\x1b[2J\x07 %s %n\r bad\nEND\n"
+    text = "RIGHTSIZER 2 KEEP\nsay=good\x1b[2J\x07 %s %n\r bad\nEND\n"
     with site.settings(socket=stand_in(_says(text))):
         submitted = site.sbatch(COMMENT, "--nodes=2")
     assert as_written(submitted)
@@ -151,6 +155,38 @@ def test_without_its_other_half_the_plugin_does_nothing(site: Any, broken: str |
     finally:
         half.write_text(before)
         site.reload()
+
+
+def test_a_plugin_of_version_1_is_served_until_it_is_replaced(site: Any) -> None:
+    """The daemon is upgraded first. Since version 1 a request has another number and another verb."""
+    half = site.conf.with_name("rightsizer.lua")
+    before = half.read_text()
+    older = before.replace("VERSION = 2", "VERSION = 1").replace('" SIZE"', '" PLAN"')
+    assert older != before
+    try:
+        half.write_text(older)
+        site.reload()
+        submitted = site.sbatch(COMMENT, "--nodes=2")
+    finally:
+        half.write_text(before)
+        site.reload()
+    assert submitted.job["TresPerNode"] == "gres:gpu:h100:1", submitted.said
+    assert "1 x 1 h100" in submitted.said
+
+
+def test_a_plugin_that_is_upgraded_first_lets_nothing_pass_unsized_where_sizes_are_enforced(
+    site: Any, stand_in: Callable[..., Path]
+) -> None:
+    """Its job waits for the daemon that is upgraded next."""
+    with site.settings("\n[partition h100]\nmode = enforce\n", socket=stand_in(_says(OLDER_DAEMON))):
+        held = site.submit(COMMENT, "--gres=gpu:8", "--partition=h100")
+        elsewhere = site.sbatch(COMMENT, "--nodes=2", "--partition=a100")
+    assert "the daemon has protocol version 1" in held.said
+    assert (held.job["JobState"], held.job["Reason"]) == ("PENDING", "JobHeldUser"), held.job
+    assert as_written(elsewhere)
+    site.restart()
+    job = held.job["JobId"]
+    site.slurm.wait("it is sized", lambda: "nodes=1 gpus=1" in site.slurm.job(job)["AdminComment"])
 
 
 def test_the_mode_warn_prints_sizes_and_changes_no_job(site: Any) -> None:

@@ -25,7 +25,7 @@ def test_the_lines_before_the_first_command_count():
     }
 
 
-def test_they_bound_the_question():
+def test_they_bound_the_request():
     request = request_of(directives(SCRIPT), time="12h")
     assert (request.min_nodes, request.max_nodes, request.gres, request.partition) == (
         2,

@@ -12,13 +12,13 @@ NO_VALUE = 4294967294.0
 
 
 class Slurmctld:
-    """What job_submit.lua sees of slurmctld: `slurm.*`, and a socket that gives a prepared answer."""
+    """What job_submit.lua sees of slurmctld: `slurm.*`, and a socket that gives a prepared response."""
 
     def __init__(self, module: Any, folder: Path, *, config: str | None = "mode = size\n") -> None:
         self.messages: list[str] = []
         self.logged: list[str] = []
         self.requests: list[str] = []
-        self.answer: bytes | None = b""
+        self.response: bytes | None = b""
         self.now_s = 1000
         self.folder, self.conf = folder, folder / "rightsizer.conf"
         for path in SOURCES.glob("*.lua"):
@@ -47,9 +47,9 @@ class Slurmctld:
             function connection:connect(path) return 1 end
             function connection:send(text) self.text = text; return #text end
             function connection:receive(size)
-               local answer = exchange(self.text)
-               if answer == nil then return nil, "timeout", "" end
-               return nil, "closed", answer
+               local response = exchange(self.text)
+               if response == nil then return nil, "timeout", "" end
+               return nil, "closed", response
             end
             function connection:close() end
             package.preload["socket.unix"] = function() return function() return connection end end
@@ -58,7 +58,7 @@ class Slurmctld:
 
     def _exchange(self, text: str) -> str | None:
         self.requests.append(text)
-        return None if self.answer is None else self.answer.decode("latin-1")
+        return None if self.response is None else self.response.decode("latin-1")
 
     def submit(self, **fields: Any) -> tuple[int, dict[str, Any]]:
         """The plugin's verdict and the job as it leaves it; a second later than the one before."""

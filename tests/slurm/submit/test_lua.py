@@ -51,17 +51,17 @@ def test_every_file_is_lua_of_this_version(path: Path, module: Any) -> None:
 
 def test_a_response_of_the_daemon_is_applied_and_printed(slurmctld: Any) -> None:
     fields: dict[str, int | str] = {"min_nodes": 2, "max_nodes": 2, "gres": "gpu:h100:8", "partition": "h100"}
-    answer = SizingResponse(
+    response = SizingResponse(
         verdict=Verdict.OK, say="two nodes", fields=fields, variables={"RIGHTSIZER_TP": "8"}
     )
-    slurmctld.answer = response_text(answer)
+    slurmctld.response = response_text(response)
     code, job = slurmctld.submit(comment=GOOD)
     assert (code, slurmctld.messages) == (0, ["rightsizer: two nodes"])
     assert {key: job[key] for key in fields} == fields
     assert job["environment"]["RIGHTSIZER_TP"] == "8"
 
 
-def test_a_question_of_the_plugin_is_what_the_daemon_reads(slurmctld: Any) -> None:
+def test_a_request_of_the_plugin_is_what_the_daemon_reads(slurmctld: Any) -> None:
     slurmctld.submit(
         comment=GOOD + "\t x='1 2'", max_nodes=4.0, gres="gres:gpu:2", account="a\nuid=0", partition="p"
     )
@@ -71,13 +71,13 @@ def test_a_question_of_the_plugin_is_what_the_daemon_reads(slurmctld: Any) -> No
     assert request.comment.startswith(GOOD)
 
 
-@pytest.mark.parametrize("answer", [None, b"", b"garbage", b"RIGHTSIZER 1 OK\nmin_nodes=2\n"], ids=str)
+@pytest.mark.parametrize("response", [None, b"", b"garbage", b"RIGHTSIZER 2 OK\nmin_nodes=2\n"], ids=str)
 def test_without_a_valid_response_the_job_is_unchanged_and_only_a_timeout_pauses_requests(
-    slurmctld: Any, answer: bytes | None
+    slurmctld: Any, response: bytes | None
 ) -> None:
-    slurmctld.answer = answer
+    slurmctld.response = response
     first, second = slurmctld.submit(comment=GOOD), slurmctld.submit(comment=GOOD)
-    requests = 1 if answer is None else 2
+    requests = 1 if response is None else 2
     assert (first[0], second[0], len(slurmctld.requests)) == (0, 0, requests)
     assert first[1]["min_nodes"] == second[1]["min_nodes"] == NO_VALUE
     assert all("the job is submitted unchanged" in message for message in slurmctld.messages)
@@ -95,7 +95,7 @@ def test_without_a_valid_response_the_job_is_unchanged_and_only_a_timeout_pauses
 def test_a_response_beyond_the_user_s_options_is_rejected(
     slurmctld: Any, fields: dict[str, Any], excess: dict[str, int | str]
 ) -> None:
-    slurmctld.answer = response_text(SizingResponse(verdict=Verdict.OK, fields=excess))
+    slurmctld.response = response_text(SizingResponse(verdict=Verdict.OK, fields=excess))
     _, job = slurmctld.submit(comment=GOOD, **fields)
     assert {key: job[key] for key in fields} == fields
     assert "the answer exceeds your" in slurmctld.messages[0]
@@ -104,7 +104,7 @@ def test_a_response_beyond_the_user_s_options_is_rejected(
 def test_a_refusal_refuses_and_in_the_mode_warn_only_prints(slurmctld_of: Callable[..., Any]) -> None:
     for mode, code in (("size", -1), ("warn", 0)):
         host = slurmctld_of(config=f"mode = {mode}\n")
-        host.answer = response_text(SizingResponse(verdict=Verdict.REFUSE, say="no plan"))
+        host.response = response_text(SizingResponse(verdict=Verdict.REFUSE, say="no plan"))
         assert host.submit(comment=GOOD)[0] == code
         assert "no plan" in host.messages[0]
 
@@ -114,7 +114,7 @@ def test_a_refusal_refuses_and_in_the_mode_warn_only_prints(slurmctld_of: Callab
     [{"comment": ""}, {"comment": "other"}, {}, {"comment": "rightsizer: plan=/a run=/b"}],
     ids=["empty", "other", "none", "sized"],
 )
-def test_other_jobs_cost_no_question_and_no_word(slurmctld: Any, fields: dict[str, str]) -> None:
+def test_other_jobs_cost_no_request_and_no_word(slurmctld: Any, fields: dict[str, str]) -> None:
     assert slurmctld.submit(**fields)[0] == 0
     assert (slurmctld.requests, slurmctld.messages) == ([], [])
 
@@ -244,7 +244,7 @@ def fuzzed(host: Any, text: str) -> None:
     host.messages.clear()
     host.requests.clear()
     host.logged.clear()
-    host.answer = response_text(SizingResponse(verdict=Verdict.KEEP, say=text))
+    host.response = response_text(SizingResponse(verdict=Verdict.KEEP, say=text))
     code, job = host.submit(comment=text.encode("latin-1", errors="replace").decode("latin-1"))
     assert code in {0, -1}
     assert (job["min_nodes"], dict(job["environment"])) == (NO_VALUE, {})
@@ -272,8 +272,8 @@ def test_a_hundred_thousand_comments_break_nothing(slurmctld_of: Callable[..., A
     print(f"{count} comments in {time.monotonic() - began_s:.0f} s")  # noqa: T201 (for whoever runs it with -s)
 
 
-def answers(count: int) -> Iterator[str]:
-    """Answers of a daemon gone mad."""
+def responses(count: int) -> Iterator[str]:
+    """Responses of a daemon gone mad."""
     dice = random.Random(3)  # noqa: S311
     lines = (
         "min_nodes=2",
@@ -295,7 +295,7 @@ def answers(count: int) -> Iterator[str]:
     )
     for _ in range(count):
         head = dice.choice(
-            ("RIGHTSIZER 1 OK", "RIGHTSIZER 1 HOLD", "RIGHTSIZER 2 OK", "RIGHTSIZER 1 REFUSE", "")
+            ("RIGHTSIZER 2 OK", "RIGHTSIZER 2 HOLD", "RIGHTSIZER 3 OK", "RIGHTSIZER 2 REFUSE", "")
         )
         yield "\n".join([head, *(dice.choice(lines) for _ in range(dice.randrange(6))), "END", ""])
 
@@ -316,13 +316,13 @@ ALLOWED = {
 
 
 def test_no_response_sets_a_forbidden_option(shared: Any) -> None:
-    for text in answers(500):
-        answer = shared.answer(text)
-        if isinstance(answer, tuple):
+    for text in responses(500):
+        response = shared.response(text)
+        if isinstance(response, tuple):
             continue
-        assert set(answer.set) <= ALLOWED
-        assert all(name.startswith("RIGHTSIZER_") for name in answer.env)
-        assert LINE.fullmatch(answer.say)
+        assert set(response.set) <= ALLOWED
+        assert all(name.startswith("RIGHTSIZER_") for name in response.env)
+        assert LINE.fullmatch(response.say)
 
 
 def test_the_user_nobody_is_a_user(slurmctld: Any) -> None:

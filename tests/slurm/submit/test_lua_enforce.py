@@ -35,7 +35,7 @@ def test_enforce_lets_only_sized_gpu_jobs_pass(
 ) -> None:
     host = slurmctld_of(config=ENFORCE)
     plain = fields.get("comment") == "rightsizer: run=x"
-    host.answer = response_text(SizingResponse(verdict=Verdict.REFUSE if plain else Verdict.OK))
+    host.response = response_text(SizingResponse(verdict=Verdict.REFUSE if plain else Verdict.OK))
     assert host.submit(**({"partition": "p", "shared": 65534.0} | fields))[0] == code
 
 
@@ -77,12 +77,13 @@ def test_a_job_of_a_comment_only_follows_on_fault(
 HALF = "rightsizer.lua"
 FAULTS: dict[str, Callable[[Any], Any]] = {
     "no fault": lambda host: None,
-    "hung": lambda host: setattr(host, "answer", None),
-    "in the pause": lambda host: (setattr(host, "answer", None), host.submit(comment=GOOD)),
-    "no answer": lambda host: setattr(host, "answer", b""),
-    "garbage": lambda host: setattr(host, "answer", b"RIGHTSIZER 1 OK\nuser_id=0\nEND\n"),
-    "other version": lambda host: setattr(host, "answer", b"RIGHTSIZER 9 OK\nEND\n"),
-    "fault of the daemon": lambda host: setattr(host, "answer", FAULT),
+    "hung": lambda host: setattr(host, "response", None),
+    "in the pause": lambda host: (setattr(host, "response", None), host.submit(comment=GOOD)),
+    "no response": lambda host: setattr(host, "response", b""),
+    "garbage": lambda host: setattr(host, "response", b"RIGHTSIZER 2 OK\nuser_id=0\nEND\n"),
+    "newer daemon": lambda host: setattr(host, "response", b"RIGHTSIZER 9 OK\nEND\n"),
+    "older daemon": lambda host: setattr(host, "response", b"RIGHTSIZER 1 KEEP\nEND\n"),
+    "fault of the daemon": lambda host: setattr(host, "response", FAULT),
     "error of the socket": lambda host: host.lua.execute("exchange = function() error('no') end"),
     "error of Slurm": lambda host: host.lua.execute("slurm.log_user = function() error('no') end"),
     "no configuration": lambda host: host.conf.unlink(),
@@ -109,7 +110,7 @@ def test_with_no_fault_a_gpu_job_passes_unsized_where_sizes_are_enforced(
     slurmctld_of: Callable[..., Any], module: Any, fault: Callable[[Any], Any]
 ) -> None:
     host = slurmctld_of(module, config=ENFORCE)
-    host.answer = None
+    host.response = None
     assert host.submit(partition="p", **JOB)[1]["priority"] == 0  # the plugin has read its settings
     fault(host)
     host.now_s += 60
@@ -126,7 +127,7 @@ def test_on_fault_does_not_weaken_enforce(
     slurmctld_of: Callable[..., Any], policy: str, fields: dict[str, Any]
 ) -> None:
     host = slurmctld_of(config=f"on_fault = {policy}\n{ENFORCE}")
-    host.answer = None
+    host.response = None
     for _ in range(2):  # the second in the pause
         code, job = host.submit(partition="p", **fields)
         assert (code, job.get("priority") == 0) == ((-1, False) if policy == "refuse" else (0, True))
@@ -155,7 +156,7 @@ def test_settings_outlive_their_file_and_slurmctld(slurmctld_of: Callable[..., A
     (before := slurmctld_of(config=ENFORCE)).conf.unlink()
     after = slurmctld_of(config=None)  # slurmctld has started again
     for host in (before, after):
-        host.answer = None
+        host.response = None
         assert host.submit(partition="p", **JOB)[1]["priority"] == 0
     assert after.logged[0] == "rightsizer: rightsizer.conf: cannot be read"
 

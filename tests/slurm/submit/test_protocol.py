@@ -14,8 +14,9 @@ from rightsizer_slurm.submit.protocol import (
 )
 
 
-def test_a_request_survives_the_round_trip() -> None:
-    text = b"RIGHTSIZER 1 PLAN\ncomment=rightsizer: a=b c=d\nuid=7\nmin_nodes=2\nlater=x\nEND\n"
+@pytest.mark.parametrize("head", [b"RIGHTSIZER 2 SIZE", b"RIGHTSIZER 1 PLAN"], ids=["now", "version 1"])
+def test_a_request_survives_the_round_trip(head: bytes) -> None:
+    text = head + b"\ncomment=rightsizer: a=b c=d\nuid=7\nmin_nodes=2\nlater=x\nEND\n"
     assert parse_request(text) == SizingRequest(comment="rightsizer: a=b c=d", uid=7, min_nodes=2)
 
 
@@ -23,14 +24,26 @@ def test_a_request_survives_the_round_trip() -> None:
     "data",
     [
         b"",
-        b"RIGHTSIZER 1 PLAN\n",
+        b"RIGHTSIZER 2 SIZE\n",
+        b"RIGHTSIZER 3 SIZE\nEND\n",
         b"RIGHTSIZER 2 PLAN\nEND\n",
+        b"RIGHTSIZER 1 SIZE\nEND\n",
         b"RIGHTSIZER x PLAN\nEND\n",
         b"GET / HTTP/1.1\nEND\n",
-        b"RIGHTSIZER 1 PLAN\nuid=-1\nEND\n",
-        b"RIGHTSIZER 1 PLAN\nmin_nodes=" + b"9" * 30 + b"\nEND\n",
+        b"RIGHTSIZER 2 SIZE\nuid=-1\nEND\n",
+        b"RIGHTSIZER 2 SIZE\nmin_nodes=" + b"9" * 30 + b"\nEND\n",
     ],
-    ids=["nothing", "no end", "version", "no version", "http", "negative", "huge"],
+    ids=[
+        "nothing",
+        "no end",
+        "version",
+        "another verb",
+        "a newer verb",
+        "no version",
+        "http",
+        "negative",
+        "huge",
+    ],
 )
 def test_an_invalid_request_is_refused(data: bytes) -> None:
     with pytest.raises(InputError):
@@ -38,19 +51,19 @@ def test_an_invalid_request_is_refused(data: bytes) -> None:
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_are_a_question_or_an_input_error(data: bytes) -> None:
+def test_any_bytes_are_a_request_or_an_input_error(data: bytes) -> None:
     with contextlib.suppress(InputError):
         parse_request(data + b"\nEND\n")
 
 
 @given(st.text(max_size=300), st.text(max_size=50))
 def test_no_text_can_add_a_line_to_a_response(say: str, value: str) -> None:
-    answer = SizingResponse(
+    response = SizingResponse(
         verdict=Verdict.OK, say=say, fields={"gres": value}, variables={"RIGHTSIZER_X": value}
     )
-    lines = response_text(answer).decode("ascii").split("\n")
+    lines = response_text(response).decode("ascii").split("\n")
     assert [line.split("=")[0] for line in lines] == [
-        "RIGHTSIZER 1 OK",
+        "RIGHTSIZER 2 OK",
         "gres",
         "env.RIGHTSIZER_X",
         "say",

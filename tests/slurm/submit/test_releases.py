@@ -80,7 +80,7 @@ class Lab:
             request = SizingRequest(uid=5, priority=0 if own else None, mode=self.site.mode_of("p"))
             self.state.add(Ticket(name=name, made_s=self.now_s, request=request))
 
-    def answer(self, number: int) -> None:
+    def respond(self, number: int) -> None:
         self.state.set_response(f"{number}a0", KEEP)
 
     def released(self) -> list[int]:
@@ -133,7 +133,7 @@ def test_a_job_that_slurm_does_not_release_delays_no_other_and_is_tried_again(
     at = lab(refuses='"release 7"')
     for number in (7, 8):
         at.hold(number)
-        at.answer(number)
+        at.respond(number)
     tried = []
     for passed_s in (0.0, 0.5, 31.0):  # the second round is too soon
         at.now_s += passed_s
@@ -146,7 +146,7 @@ def test_a_fault_in_one_ticket_releases_its_job_and_the_others(lab: Callable[...
     at = lab()
     for number in (7, 8):
         at.hold(number)
-        at.answer(number)
+        at.respond(number)
     broken = SizingResponse(verdict=Verdict.OK, fields={"max_nodes": "many"})
     at.state.set_response("7a0", broken)
     at.releases.round()
@@ -272,7 +272,7 @@ def test_a_full_disk_ends_no_round(lab: Callable[..., Lab]) -> None:
     at.state._db.execute(f"PRAGMA max_page_count = {pages}")
     for number in range(7, 60):
         at.hold(number, comment=f"rightsizer: model={'x' * 900} ticket={number}a0")
-        at.answer(number)
+        at.respond(number)
     assert not at.state.save()
     at.releases.round()
     assert at.released() == list(range(7, 60))

@@ -21,7 +21,7 @@ OK = SizingResponse(verdict=Verdict.OK, say="sized", fields={"min_nodes": 1})
 
 
 def request(*lines: bytes) -> bytes:
-    return b"\n".join([b"RIGHTSIZER 1 PLAN", *lines, b"END", b""])
+    return b"\n".join([b"RIGHTSIZER 2 SIZE", *lines, b"END", b""])
 
 
 Talk = Callable[[Server, TicketStore, Callable[[bytes], Awaitable[str]]], Awaitable[None]]
@@ -48,9 +48,9 @@ def talk(
         async def ask(data: bytes) -> str:
             reader, writer = await asyncio.open_unix_connection(path)
             writer.write(data)
-            answer = await asyncio.wait_for(reader.read(), 20)
+            response = await asyncio.wait_for(reader.read(), 20)
             writer.close()
-            return answer.decode()
+            return response.decode()
 
         listener = await asyncio.start_unix_server(server.serve, path, limit=8192)
         async with listener:
@@ -60,7 +60,7 @@ def talk(
     asyncio.run(main())
 
 
-async def answered(state: TicketStore) -> None:
+async def responded(state: TicketStore) -> None:
     while any(ticket.response is None for ticket in state.tickets()):
         await asyncio.sleep(0.02)
 
@@ -70,13 +70,13 @@ def test_a_result_comes_from_the_cache_the_second_time(tmp_path: Path) -> None:
 
     async def run(_server: Server, _state: TicketStore, ask: Callable[[bytes], Awaitable[str]]) -> None:
         first, second = await ask(request(GOOD, b"uid=1")), await ask(request(GOOD, b"uid=2"))
-        assert first == second == "RIGHTSIZER 1 OK\nmin_nodes=1\nsay=sized\nEND\n"
+        assert first == second == "RIGHTSIZER 2 OK\nmin_nodes=1\nsay=sized\nEND\n"
 
     talk(tmp_path, run, sizer=lambda q: requests.append(q) or OK)
     assert len(requests) == 1
 
 
-def test_a_change_of_the_cluster_is_a_new_question(tmp_path: Path, cluster: SlurmCluster) -> None:
+def test_a_change_of_the_cluster_is_a_new_request(tmp_path: Path, cluster: SlurmCluster) -> None:
     requests: list[SizingRequest] = []
 
     async def run(server: Server, _state: TicketStore, ask: Callable[[bytes], Awaitable[str]]) -> None:
@@ -90,7 +90,7 @@ def test_a_change_of_the_cluster_is_a_new_question(tmp_path: Path, cluster: Slur
     assert len(requests) == 2
 
 
-def test_the_same_question_at_once_is_worked_out_once(tmp_path: Path) -> None:
+def test_the_same_request_at_once_is_worked_out_once(tmp_path: Path) -> None:
     requests: list[SizingRequest] = []
 
     def slowly(q: SizingRequest) -> SizingResponse:
@@ -99,8 +99,8 @@ def test_the_same_question_at_once_is_worked_out_once(tmp_path: Path) -> None:
         return OK
 
     async def run(_server: Server, _state: TicketStore, ask: Callable[[bytes], Awaitable[str]]) -> None:
-        answers = await asyncio.gather(*(ask(request(GOOD)) for _ in range(20)))
-        assert {answer.split("\n")[0] for answer in answers} == {"RIGHTSIZER 1 OK"}
+        responses = await asyncio.gather(*(ask(request(GOOD)) for _ in range(20)))
+        assert {response.split("\n")[0] for response in responses} == {"RIGHTSIZER 2 OK"}
 
     talk(tmp_path, run, sizer=slowly)
     assert len(requests) == 1
@@ -113,8 +113,8 @@ def test_a_slow_size_is_a_hold_and_its_ticket_gets_the_size(tmp_path: Path) -> N
 
     async def run(_server: Server, state: TicketStore, ask: Callable[[bytes], Awaitable[str]]) -> None:
         said = await ask(request(GOOD))
-        assert said.startswith("RIGHTSIZER 1 HOLD\npriority=0\nticket=")
-        await answered(state)
+        assert said.startswith("RIGHTSIZER 2 HOLD\npriority=0\nticket=")
+        await responded(state)
         assert state.tickets()[0].response == OK
 
     talk(tmp_path, run, sizer=slowly, site=SiteConfig(hold_after_s=0.0))
@@ -122,12 +122,12 @@ def test_a_slow_size_is_a_hold_and_its_ticket_gets_the_size(tmp_path: Path) -> N
 
 def test_before_the_cluster_is_known_jobs_are_held(tmp_path: Path, cluster: SlurmCluster) -> None:
     async def run(server: Server, state: TicketStore, ask: Callable[[bytes], Awaitable[str]]) -> None:
-        assert (await ask(request(GOOD))).startswith("RIGHTSIZER 1 HOLD")
+        assert (await ask(request(GOOD))).startswith("RIGHTSIZER 2 HOLD")
         server.size_tickets()
         assert state.tickets()[0].response is None
         server.update(cluster)
         server.size_tickets()
-        await answered(state)
+        await responded(state)
         assert state.tickets()[0].response == OK
 
     talk(tmp_path, run, cluster=None)
@@ -139,7 +139,7 @@ FULL = GOOD + b" launch.checkpoint.path=/" + 700 * b"x"  # no room for the varia
 @pytest.mark.parametrize("line", [b"mode=warn", b"kind=cli", FULL], ids=["warn", "cli", "long comment"])
 def test_a_job_that_cannot_be_held_is_submitted_unchanged(tmp_path: Path, line: bytes) -> None:
     async def run(_server: Server, state: TicketStore, ask: Callable[[bytes], Awaitable[str]]) -> None:
-        assert (await ask(request(GOOD, line))).startswith("RIGHTSIZER 1 KEEP")
+        assert (await ask(request(GOOD, line))).startswith("RIGHTSIZER 2 KEEP")
         assert state.tickets() == ()
 
     talk(tmp_path, run, cluster=None)
@@ -153,8 +153,8 @@ def test_a_fault_in_one_request_leaves_its_job_unchanged_and_others_sized(tmp_pa
 
     async def run(_server: Server, _state: TicketStore, ask: Callable[[bytes], Awaitable[str]]) -> None:
         said = await ask(request(b"comment=rightsizer: model=gpt2-xl tokens=1B"))
-        assert said.startswith("RIGHTSIZER 1 KEEP\ncode=fault\nsay=internal error\n")
-        assert (await ask(request(GOOD))).startswith("RIGHTSIZER 1 OK")
+        assert said.startswith("RIGHTSIZER 2 KEEP\ncode=fault\nsay=internal error\n")
+        assert (await ask(request(GOOD))).startswith("RIGHTSIZER 2 OK")
 
     talk(tmp_path, run, sizer=sizer)
 
@@ -172,12 +172,12 @@ def test_a_user_with_many_requests_delays_no_other(tmp_path: Path) -> None:
         for deadline in range(1, 1003):
             said = await ask(request(GOOD + b" deadline=%dh" % deadline, b"uid=1"))
         assert "1,000 of your requests wait to be sized" in said
-        assert (await ask(request(GOOD, b"uid=2"))).startswith("RIGHTSIZER 1 HOLD")
+        assert (await ask(request(GOOD, b"uid=2"))).startswith("RIGHTSIZER 2 HOLD")
         while state.tickets()[-1].response != OK:
             await asyncio.sleep(0.02)
         assert all(ticket.response is None for ticket in state.tickets()[:-1])
         ended.set()
-        await answered(state)
+        await responded(state)
 
     talk(tmp_path, run, sizer=sizer, site=SiteConfig())
 
@@ -197,10 +197,10 @@ def test_no_submit_waits_for_a_size_that_is_not_known(tmp_path: Path) -> None:
     ended = threading.Event()
 
     async def run(_server: Server, state: TicketStore, ask: Callable[[bytes], Awaitable[str]]) -> None:
-        assert (await ask(request(GOOD))).startswith("RIGHTSIZER 1 HOLD")
+        assert (await ask(request(GOOD))).startswith("RIGHTSIZER 2 HOLD")
         ended.set()
-        await answered(state)
-        assert (await ask(request(GOOD))).startswith("RIGHTSIZER 1 OK")
+        await responded(state)
+        assert (await ask(request(GOOD))).startswith("RIGHTSIZER 2 OK")
 
     talk(tmp_path, run, sizer=lambda _: (ended.wait(20), OK)[1], site=SiteConfig())
 
@@ -213,15 +213,15 @@ def test_no_submit_waits_for_a_size_that_is_not_known(tmp_path: Path) -> None:
         b"RIGHTSIZER 2 PLAN\nEND\n",
         b"x" * 20_000,
         b"x" * 20_000 + b"\nEND\n",
-        b"RIGHTSIZER 1 PLAN\n",
+        b"RIGHTSIZER 2 SIZE\n",
     ],
     ids=["silence", "empty", "version", "long", "long with an end", "broken off"],
 )
 def test_a_nonsensical_request_gets_no_size_and_others_do(tmp_path: Path, data: bytes) -> None:
     async def run(_server: Server, _state: TicketStore, ask: Callable[[bytes], Awaitable[str]]) -> None:
         said = await ask(data)
-        assert said == "" or said.startswith("RIGHTSIZER 1 KEEP")
-        assert (await ask(request(GOOD))).startswith("RIGHTSIZER 1 OK")
+        assert said == "" or said.startswith("RIGHTSIZER 2 KEEP")
+        assert (await ask(request(GOOD))).startswith("RIGHTSIZER 2 OK")
 
     talk(tmp_path, run)
 
