@@ -27,8 +27,8 @@ from rightsizer_operator.values.actions import PatchStatus
 from rightsizer_operator.values.snapshot import AttemptJob, ReportedProgress, Snapshot
 from rightsizer_slurm.cluster.comment import parse, plan_of
 from rightsizer_slurm.cluster.config import SiteConfig
-from rightsizer_slurm.cluster.snapshot import Node, Partition, SlurmCluster
-from rightsizer_slurm.submit.protocol import SizingRequest, Verdict
+from rightsizer_slurm.cluster.snapshot import Partition, SlurmCluster, SlurmNode
+from rightsizer_slurm.submit.protocol import SizingRequest, SizingVerdict
 from rightsizer_slurm.submit.response import respond
 
 TOKENS = ("1", "1k", "10M", "100B", "15T", "1000T", "1000000T")
@@ -38,7 +38,7 @@ MOST_MINUTES = 2**31 // 60
 """Slurm counts the seconds of a time limit in 32 bits."""
 SLURM = SlurmCluster(
     partitions=(Partition(name="h100", nodes=("n1",), default=True),),
-    nodes=(Node(name="n1", gpu="h100", gpus=8, cpus=64),),
+    nodes=(SlurmNode(name="n1", gpu="h100", gpus=8, cpus=64),),
 )
 
 
@@ -105,7 +105,7 @@ def sized_on_slurm(text: str) -> None:
     )  # fmt: skip
     minutes = int(said.fields.get("time_limit", 1))
     assert 0 < minutes < MOST_MINUTES, minutes
-    assert said.verdict in {Verdict.OK, Verdict.REFUSE}, said.say
+    assert said.verdict in {SizingVerdict.OK, SizingVerdict.REFUSE}, said.say
 
 
 @functools.cache

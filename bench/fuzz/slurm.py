@@ -20,9 +20,9 @@ from rightsizer_slurm.monitor import report, size_history, size_request
 from rightsizer_slurm.monitor.inspection import monitored_job
 from rightsizer_slurm.monitor.intent_log import IntentLog
 from rightsizer_slurm.monitor.metrics import SweepMetrics
-from rightsizer_slurm.monitor.monitor import Monitor, ReportRow, Settings
+from rightsizer_slurm.monitor.monitor import Monitor, MonitorSettings, ReportRow
 from rightsizer_slurm.sbatch.directives import directives, request_of
-from rightsizer_slurm.submit.protocol import SizingResponse, Verdict, parse_request, response_text
+from rightsizer_slurm.submit.protocol import SizingResponse, SizingVerdict, parse_request, response_text
 
 NODE = (
     "NodeName=n1 Arch=x86_64 CPUEfctv=64 CPUTot=64 ActiveFeatures=h100,ib Gres=gpu:h100:8(S:0-1),nic:2"
@@ -122,7 +122,7 @@ def _request(random: Random) -> bytes:
 
 def _response(random: Random) -> SizingResponse:
     fields = {"partition": text(random), "max_nodes": 1}
-    return SizingResponse(verdict=Verdict.OK, say=text(random), fields=fields)
+    return SizingResponse(verdict=SizingVerdict.OK, say=text(random), fields=fields)
 
 
 def _one_line(response: SizingResponse) -> None:
@@ -158,7 +158,7 @@ def looked_at(files: dict[str, str]) -> ReportRow:
     metrics.swept(rows, (), at_s=1.0, took_s=1.0)
     list(metrics.collect())
     report.table_row(rows[0])
-    report.document(report.Report(rows=rows)).model_dump_json()
+    report.document(report.JobsReport(rows=rows)).model_dump_json()
     return rows[0]
 
 
@@ -181,7 +181,7 @@ def _comment(written: str) -> None:
 _FOLDER = tempfile.TemporaryDirectory()
 RUNS = Path(_FOLDER.name)
 (RUNS / "plan.yaml").write_text(PLAN)
-MONITOR = Monitor(OneJob(RUNS), IntentLog(":memory:"), Settings())  # type: ignore[arg-type]
+MONITOR = Monitor(OneJob(RUNS), IntentLog(":memory:"), MonitorSettings())  # type: ignore[arg-type]
 
 
 def _target(name: str, generate: Callable[[Random], Any], parse: Callable[[Any], object]) -> Target:

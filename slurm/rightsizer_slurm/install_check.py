@@ -24,7 +24,7 @@ _LUA_VERSIONS = ("5.1", "5.2", "5.3", "5.4")
 _LUA = ("job_submit.lua", "rightsizer.lua")
 
 
-class Status(enum.StrEnum):
+class FindingStatus(enum.StrEnum):
     """Present, missing, or only a note."""
 
     OK = "ok"
@@ -33,10 +33,10 @@ class Status(enum.StrEnum):
 
 
 @immutable
-class Finding:
+class SiteFinding:
     """The result of one check; `lines` are to be added to `file`."""
 
-    status: Status
+    status: FindingStatus
     text: str
     file: str = ""
     lines: tuple[str, ...] = ()
@@ -54,7 +54,7 @@ def check(
     exists: Callable[[Path], bool] = Path.exists,
     read_site: Callable[[Path], sites.SiteConfig] = sites.read,
     exchange: Callable[[Path], str] | None = None,
-) -> tuple[Finding, ...]:
+) -> tuple[SiteFinding, ...]:
     """All checks, the required ones first. If Slurm does not answer, that is the only finding."""
     slurm = slurm or Slurm()
     try:
@@ -62,7 +62,7 @@ def check(
         config = settings(slurm)
         cluster = snapshot.read(slurm)
     except SlurmError as error:
-        return (Finding(status=Status.MISSING, text=f"Slurm: {error}"),)
+        return (SiteFinding(status=FindingStatus.MISSING, text=f"Slurm: {error}"),)
     return (
         _version(version),
         _json(slurm),
@@ -74,26 +74,26 @@ def check(
     )
 
 
-def _ok(text: str) -> Finding:
-    return Finding(status=Status.OK, text=text)
+def _ok(text: str) -> SiteFinding:
+    return SiteFinding(status=FindingStatus.OK, text=text)
 
 
-def _note(text: str, *lines: str) -> Finding:
-    return Finding(status=Status.NOTE, text=text, file="slurm.conf", lines=lines)
+def _note(text: str, *lines: str) -> SiteFinding:
+    return SiteFinding(status=FindingStatus.NOTE, text=text, file="slurm.conf", lines=lines)
 
 
-def _missing(text: str, file: str = "", *lines: str) -> Finding:
-    return Finding(status=Status.MISSING, text=text, file=file, lines=lines)
+def _missing(text: str, file: str = "", *lines: str) -> SiteFinding:
+    return SiteFinding(status=FindingStatus.MISSING, text=text, file=file, lines=lines)
 
 
-def _version(version: tuple[int, int]) -> Finding:
+def _version(version: tuple[int, int]) -> SiteFinding:
     name = f"Slurm {version[0]}.{version[1]:02}"
     if version < _OLDEST:
         return _missing(f"{name} is older than 22.05, the oldest release that rightsizer is tested with")
     return _ok(name)
 
 
-def _json(slurm: Slurm) -> Finding:
+def _json(slurm: Slurm) -> SiteFinding:
     try:
         jobs = SlurmCommands(slurm).jobs()
     except SlurmError as error:
@@ -113,7 +113,7 @@ def _names(config: Mapping[str, str], read_site: Callable[[Path], sites.SiteConf
         return {}
 
 
-def _gpus(cluster: snapshot.SlurmCluster, names: Mapping[str, str]) -> Iterable[Finding]:
+def _gpus(cluster: snapshot.SlurmCluster, names: Mapping[str, str]) -> Iterable[SiteFinding]:
     kinds = sorted({node.gpu for node in cluster.nodes if node.gpus})
     if not kinds:
         line = "NodeName=... Gres=gpu:h100:8 (and GresTypes=gpu, and gres.conf)"
@@ -138,7 +138,7 @@ def _gpus(cluster: snapshot.SlurmCluster, names: Mapping[str, str]) -> Iterable[
         yield _unknown(unknown, headed=bool(names))
 
 
-def _unknown(kinds: Sequence[tuple[str, str]], *, headed: bool) -> Finding:
+def _unknown(kinds: Sequence[tuple[str, str]], *, headed: bool) -> SiteFinding:
     """The lines to add for unknown GPUs; as printed, they exclude these GPUs from sizing."""
     are = "is not a GPU" if len(kinds) == 1 else "are not GPUs"
     return _missing(
@@ -150,7 +150,7 @@ def _unknown(kinds: Sequence[tuple[str, str]], *, headed: bool) -> Finding:
     )
 
 
-def _plugin(config: Mapping[str, str], exists: Callable[[Path], bool]) -> Iterable[Finding]:
+def _plugin(config: Mapping[str, str], exists: Callable[[Path], bool]) -> Iterable[SiteFinding]:
     folder = Path(config.get("SLURM_CONF") or "/etc/slurm/slurm.conf").parent
     plugins = config.get("JobSubmitPlugins", "")
     if "lua" in plugins.split(","):
@@ -179,7 +179,7 @@ def _daemon(
     config: Mapping[str, str],
     read_site: Callable[[Path], sites.SiteConfig],
     exchange: Callable[[Path], str],
-) -> Iterable[Finding]:
+) -> Iterable[SiteFinding]:
     path = _site_file(config)
     try:
         site = read_site(path)
@@ -196,7 +196,7 @@ def _daemon(
     yield _response(site.socket, path, exchange)
 
 
-def _response(at: Path, config: Path, exchange: Callable[[Path], str]) -> Finding:
+def _response(at: Path, config: Path, exchange: Callable[[Path], str]) -> SiteFinding:
     """The daemon's response to a request that changes nothing."""
     try:
         response = exchange(at)
@@ -227,7 +227,7 @@ def exchanged(at: Path) -> str:
     return response
 
 
-def _settings(config: Mapping[str, str]) -> Iterable[Finding]:
+def _settings(config: Mapping[str, str]) -> Iterable[SiteFinding]:
     scheduling = config.get("SchedulerParameters", "")
     if "disable_job_shrink" in scheduling:
         yield _note("disable_job_shrink: running jobs cannot release nodes; they are requeued instead")
@@ -250,7 +250,7 @@ def _settings(config: Mapping[str, str]) -> Iterable[Finding]:
     yield _ok(f"MailProg {mail}") if mail else _note("no MailProg: the monitor sends no mail")
 
 
-def _pyslurm(version: tuple[int, int], installed: str) -> Finding:
+def _pyslurm(version: tuple[int, int], installed: str) -> SiteFinding:
     if not installed:
         return _note("pyslurm is not installed: Slurm's commands are used instead, which is sufficient")
     if fits(installed, version):

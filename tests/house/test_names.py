@@ -17,18 +17,10 @@ TO_RENAME = {  # take a name off the list when only one class has it
     # the engine
     "Case",
     "Group",
-    # the executors
-    "Resizer",
-    "Step",
-    # Slurm
-    "Finding",
-    "JobDocument",
-    "Report",
+    # the CRDs and the command line
     "Status",
-    "Verdict",
     # launch and telemetry
     "Limits",
-    "MonitoredJob",
     "Reading",
     "Rule",
     # the command line

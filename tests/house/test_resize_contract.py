@@ -24,10 +24,10 @@ from rightsizer_operator.values.settings import OperatorSettings
 from rightsizer_operator.values.snapshot import ReportedProgress
 from rightsizer_slurm.cluster import runfile
 from rightsizer_slurm.cluster.jobs import SlurmJob
-from rightsizer_slurm.cluster.snapshot import Node, Partition, SlurmCluster
+from rightsizer_slurm.cluster.snapshot import Partition, SlurmCluster, SlurmNode
 from rightsizer_slurm.monitor import decide as slurm
-from rightsizer_slurm.monitor.inspection import MonitoredJob
-from rightsizer_slurm.monitor.intent_log import Intent, Kind, Stage
+from rightsizer_slurm.monitor.inspection import InspectedJob
+from rightsizer_slurm.monitor.intent_log import Intent, IntentStage, Kind
 from rightsizer_slurm.monitor.size_history import SizeRecord
 
 ZERO_S = 1_700_000_000.0
@@ -58,7 +58,7 @@ SETTINGS = OperatorSettings(give_back=Pressure.ALWAYS, measure_s=SCRAPE_S)
 
 FREE = SlurmCluster(
     partitions=(Partition(name="h100", nodes=("n1", "n2")),),
-    nodes=tuple(Node(name=name, gpu="h100", gpus=8) for name in ("n1", "n2")),
+    nodes=tuple(SlurmNode(name=name, gpu="h100", gpus=8) for name in ("n1", "n2")),
 )
 NODE = {
     "metadata": {
@@ -186,7 +186,7 @@ def on_slurm(scenario):
     intents = [
         Intent(
             job_id=7, kind=Kind.REQUEUE, from_nodes=before, to_nodes=after, node_cores=1, restarts=0,
-            attempts=1, began_s=ZERO_S + at_s, stage=Stage.DONE,
+            attempts=1, began_s=ZERO_S + at_s, stage=IntentStage.DONE,
         )
         for at_s, before, after, cause in scenario.changes
         if cause == "Measured"
@@ -201,7 +201,7 @@ def on_slurm(scenario):
         fewest_nodes=1, most_nodes=4, layout=LAYOUT, batch_sequences=64, checkpoint_interval_s=300.0,
         deadline_at_s=ZERO_S + scenario.deadline_s,
     )  # fmt: skip
-    monitored = MonitoredJob(
+    monitored = InspectedJob(
         job=SlurmJob(job_id=7, states=("RUNNING",), partition="h100", nodes=2, gpus=2),
         plan=validate(PLAN),
         run=run,

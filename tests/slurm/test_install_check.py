@@ -7,7 +7,7 @@ import pytest
 
 from rightsizer_slurm.cluster import config
 from rightsizer_slurm.cluster.slurm_cli import Slurm
-from rightsizer_slurm.install_check import Status, check
+from rightsizer_slurm.install_check import FindingStatus, check
 
 PARTITION = "PartitionName=main Default=YES MaxNodes=UNLIMITED MaxTime=1-00:00:00 Nodes={} State=UP\n"
 NODE = "NodeName={} CPUTot=64 Gres={} GresUsed= State=IDLE ActiveFeatures={}\n"
@@ -48,14 +48,14 @@ def gpus(slurm: Slurm):
 @pytest.mark.parametrize(
     ("node", "site", "status", "text"),
     [
-        (("gpu:h100:8", ""), "", Status.OK, "gpu:h100 is H100-SXM5-80GB"),
-        (("gpu:8", "a100"), "", Status.OK, "gpu without a type is A100-SXM4-80GB"),
-        (("gpu:8", ""), "", Status.MISSING, "gpu without a type is not a GPU of the catalog"),
-        (("gpu:weird:8", ""), "", Status.MISSING, "gpu:weird is not a GPU of the catalog"),
-        (("gpu:1g.10gb:7", ""), "", Status.MISSING, "gpu:1g.10gb is not a GPU of the catalog"),
-        (("gpu:weird:8", ""), "[gpus]\nweird = H200", Status.OK, "from [gpus] in rightsizer.conf"),
-        (("gpu:weird:8", ""), "[gpus]\nweird = none", Status.NOTE, "is not for training"),
-        (("(null)", ""), "", Status.MISSING, "no node has GPUs in Slurm"),
+        (("gpu:h100:8", ""), "", FindingStatus.OK, "gpu:h100 is H100-SXM5-80GB"),
+        (("gpu:8", "a100"), "", FindingStatus.OK, "gpu without a type is A100-SXM4-80GB"),
+        (("gpu:8", ""), "", FindingStatus.MISSING, "gpu without a type is not a GPU of the catalog"),
+        (("gpu:weird:8", ""), "", FindingStatus.MISSING, "gpu:weird is not a GPU of the catalog"),
+        (("gpu:1g.10gb:7", ""), "", FindingStatus.MISSING, "gpu:1g.10gb is not a GPU of the catalog"),
+        (("gpu:weird:8", ""), "[gpus]\nweird = H200", FindingStatus.OK, "from [gpus] in rightsizer.conf"),
+        (("gpu:weird:8", ""), "[gpus]\nweird = none", FindingStatus.NOTE, "is not for training"),
+        (("(null)", ""), "", FindingStatus.MISSING, "no node has GPUs in Slurm"),
     ],
     ids=["known", "by feature", "untyped", "unknown", "slice", "mapped", "none", "no GPUs"],
 )
@@ -69,30 +69,41 @@ def test_each_gres_type_has_one_finding(slurm, node, site, status, text):
 
 def test_the_suggested_lines_leave_no_type_unknown(slurm, tmp_path):
     cluster = slurm("gpu:weird:8", "gpu:1g.10gb:7", "gpu:4", "gpu:h100:8")
-    missing = [each for each in gpus(cluster) if each.status is Status.MISSING]
+    missing = [each for each in gpus(cluster) if each.status is FindingStatus.MISSING]
     lines = [line for each in missing for line in each.lines]
     assert [line.split(" ")[0] for line in lines] == ["[gpus]", "untyped", "1g.10gb", "weird"]
     assert {each.file for each in missing if each.lines} == {"rightsizer.conf"}
     (tmp_path / "rightsizer.conf").write_text("\n".join(lines))
     assert set(config.read(tmp_path / "rightsizer.conf").gpus) == {"untyped", "1g.10gb", "weird"}
-    assert [each.status for each in gpus(cluster)] == [Status.NOTE, Status.NOTE, Status.OK, Status.NOTE]
+    assert [each.status for each in gpus(cluster)] == [
+        FindingStatus.NOTE,
+        FindingStatus.NOTE,
+        FindingStatus.OK,
+        FindingStatus.NOTE,
+    ]
 
 
 def test_a_file_with_a_gpus_section_gets_no_second_heading(slurm, tmp_path):
     (tmp_path / "rightsizer.conf").write_text("[gpus]\nodd = none\n")
-    (finding,) = (each for each in gpus(slurm("gpu:odd:8", "gpu:weird:8")) if each.status is Status.MISSING)
+    (finding,) = (
+        each for each in gpus(slurm("gpu:odd:8", "gpu:weird:8")) if each.status is FindingStatus.MISSING
+    )
     assert finding.lines[0] == "weird = none    # or a name of `rightsizer gpus`"
 
 
 @pytest.mark.parametrize(
     ("response", "status", "text"),
     [
-        ("RIGHTSIZER 2 OK\nmax_nodes=1\nsay=1 x 8 h100\nEND\n", Status.OK, "answers at /run/s: 1 x 8 h100"),
-        ("RIGHTSIZER 9 OK\nEND\n", Status.MISSING, "no daemon of this version"),
-        ("RIGHTSIZER 1 KEEP\nsay=x\nEND\n", Status.MISSING, "no daemon of this version"),
-        (PermissionError(13, "Permission denied"), Status.NOTE, "run this check as root"),
-        (ConnectionRefusedError(111, "Connection refused"), Status.MISSING, "(Connection refused)"),
-        (TimeoutError("timed out"), Status.MISSING, "no daemon answers"),
+        (
+            "RIGHTSIZER 2 OK\nsay=1 x 8 h100\nEND\n",
+            FindingStatus.OK,
+            "answers at /run/s: 1 x 8 h100",
+        ),
+        ("RIGHTSIZER 9 OK\nEND\n", FindingStatus.MISSING, "no daemon of this version"),
+        ("RIGHTSIZER 1 KEEP\nsay=x\nEND\n", FindingStatus.MISSING, "no daemon of this version"),
+        (PermissionError(13, "Permission denied"), FindingStatus.NOTE, "run this check as root"),
+        (ConnectionRefusedError(111, "Connection refused"), FindingStatus.MISSING, "(Connection refused)"),
+        (TimeoutError("timed out"), FindingStatus.MISSING, "no daemon answers"),
     ],
     ids=["answers", "newer version", "older version", "not allowed", "gone", "hangs"],
 )

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from rightsizer_engine.errors import InputError
-from rightsizer_slurm.monitor.intent_log import IntentLog, Stage
-from rightsizer_slurm.submit.protocol import Verdict
+from rightsizer_slurm.monitor.intent_log import IntentLog, IntentStage
+from rightsizer_slurm.submit.protocol import SizingVerdict
 from rightsizer_slurm.submit.ticket_store import TicketStore
 
 TICKETS = """
@@ -72,7 +72,7 @@ def test_an_open_intent_of_an_earlier_version_is_finished(tmp_path: Path) -> Non
     with pytest.raises(InputError, match="is being resized already"):
         log.plan(intent)
     assert not log.claim_notice(7, "mail", "grow", again_s=60.0, now_s=10.0)  # this mail was sent before
-    log.write(replace(intent, stage=Stage.DONE))
+    log.write(replace(intent, stage=IntentStage.DONE))
     assert log.open() == ()
     log.close()
 
@@ -82,7 +82,11 @@ def test_tickets_of_version_3_keep_their_requests_and_responses(tmp_path: Path) 
     waiting, sized = store.tickets()
     assert (waiting.request.max_nodes, waiting.request.user, waiting.response) == (2, "alice", None)
     assert sized.response is not None
-    assert (sized.job_id, sized.response.verdict, sized.response.fields["max_nodes"]) == (42, Verdict.OK, 1)
+    assert (sized.job_id, sized.response.verdict, sized.response.fields["max_nodes"]) == (
+        42,
+        SizingVerdict.OK,
+        1,
+    )
     assert store.comments(1) == ("rightsizer: model=gpt2 tokens=1B",)
     store.close()
     again = TicketStore(tmp_path / "state.db")

@@ -9,7 +9,7 @@ from rightsizer_engine.domain.hardware import Cluster
 from rightsizer_engine.errors import InputError, RightsizerError
 from rightsizer_engine.values import immutable
 from rightsizer_slurm.cluster import snapshot as slurm
-from rightsizer_slurm.cluster.snapshot import Node, Partition
+from rightsizer_slurm.cluster.snapshot import Partition, SlurmNode
 
 UNTYPED = "untyped"
 """The name of a gres without a type in a site's [gpus] section."""
@@ -110,7 +110,7 @@ def _check_partition(name: str, partitions: Sequence[Partition]) -> None:
             raise InputError("--partition", value=part, remedy="is down; choose another")
 
 
-def _pool(partition: Partition, gres: str, gpu: str, nodes: Sequence[Node], most: int | None) -> Pool:
+def _pool(partition: Partition, gres: str, gpu: str, nodes: Sequence[SlurmNode], most: int | None) -> Pool:
     all_gpus = nodes[0].gpus
     used = min(all_gpus, most or all_gpus)
     spare = [max(0, node.gpus - node.gpus_used) for node in nodes]
@@ -130,7 +130,11 @@ def _pool(partition: Partition, gres: str, gpu: str, nodes: Sequence[Node], most
 
 
 def engine_name(
-    gres: str, nodes: Sequence[Node], *, wanted: tuple[str, ...] = (), names: Mapping[str, str] = _NO_NAMES
+    gres: str,
+    nodes: Sequence[SlurmNode],
+    *,
+    wanted: tuple[str, ...] = (),
+    names: Mapping[str, str] = _NO_NAMES,
 ) -> str:
     """The engine's name of a gres type; empty if it is unknown or excluded from sizing.
 

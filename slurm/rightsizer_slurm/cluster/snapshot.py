@@ -26,7 +26,7 @@ _FIELD = re.compile(r"(?:^|\s)([A-Za-z][\w/:.%()]*)=")
 
 
 @immutable
-class Node:
+class SlurmNode:
     """One node. `gpu` is its GRES type, empty if untyped; of several types, whole GPUs before slices.
 
     `reserved`: up for the jobs of its reservation only.
@@ -86,7 +86,7 @@ class SlurmCluster:
     """Partitions, nodes and reservations at one time."""
 
     partitions: tuple[Partition, ...] = ()
-    nodes: tuple[Node, ...] = ()
+    nodes: tuple[SlurmNode, ...] = ()
     reservations: tuple[Reservation, ...] = ()
 
     def partition(self, name: str) -> Partition | None:
@@ -98,7 +98,7 @@ class SlurmCluster:
         """The default partition."""
         return next((p for p in self.partitions if p.default), None)
 
-    def nodes_of(self, partition: Partition) -> tuple[Node, ...]:
+    def nodes_of(self, partition: Partition) -> tuple[SlurmNode, ...]:
         """The partition's nodes."""
         members = frozenset(partition.nodes)
         return tuple(node for node in self.nodes if node.name in members)
@@ -154,11 +154,11 @@ def clock_s(text: str) -> float | None:
     return days * 86_400.0 + hours * 3600 + minutes * 60 + seconds
 
 
-def _node(record: dict[str, str]) -> Node:
+def _node(record: dict[str, str]) -> SlurmNode:
     gpus = _gpus(record.get("Gres", ""))
     kind = max(gpus, key=lambda name: (not _SLICE.search(name), gpus[name]), default="")
     used = _gpus(record.get("GresUsed", ""))
-    return Node(
+    return SlurmNode(
         name=record["NodeName"],
         up=_is_up(record.get("State", "")),
         reserved=_is_up(re.sub(r"\+(RESERVED|MAINT|MAINTENANCE)\b", "", record.get("State", ""))),

@@ -28,8 +28,8 @@ from rightsizer_launch.running.readings import reading_of
 from rightsizer_launch.running.size_history import SizeChange, history_of, visits_of
 from rightsizer_slurm.cluster.jobs import SlurmJob
 from rightsizer_slurm.cluster.snapshot import SlurmCluster
-from rightsizer_slurm.monitor.inspection import MonitoredJob
-from rightsizer_slurm.monitor.intent_log import Intent, Kind, Stage
+from rightsizer_slurm.monitor.inspection import InspectedJob
+from rightsizer_slurm.monitor.intent_log import Intent, IntentStage, Kind
 from rightsizer_slurm.monitor.size_history import SizeRecord
 
 
@@ -57,7 +57,7 @@ class NodeScaling:
         )
 
 
-def scaling_of(monitored: MonitoredJob) -> Scaling | None:
+def scaling_of(monitored: InspectedJob) -> Scaling | None:
     """How the job's rate depends on its size; None without a plan. The first use is a search: cache it."""
     if monitored.plan is None or monitored.run is None or not monitored.run.layout:
         return None
@@ -84,7 +84,7 @@ def scaling_of(monitored: MonitoredJob) -> Scaling | None:
 
 
 def reading_for(
-    monitored: MonitoredJob, gpu: Reading | Missing | None, *, tuning: Tuning, now_s: float
+    monitored: InspectedJob, gpu: Reading | Missing | None, *, tuning: Tuning, now_s: float
 ) -> Reading:
     """The job's window: its own records and its GPU metrics; those metrics alone if it has no records.
 
@@ -104,7 +104,7 @@ def reading_for(
 
 
 def policy_inputs(
-    monitored: MonitoredJob,
+    monitored: InspectedJob,
     reading: Reading,
     *,
     scaling: Scaling | None,
@@ -148,7 +148,7 @@ def policy_inputs(
     return running, limits
 
 
-def margin_s(monitored: MonitoredJob, reading: Reading, *, now_s: float) -> float | None:
+def margin_s(monitored: InspectedJob, reading: Reading, *, now_s: float) -> float | None:
     """Deadline minus expected end, at the measured or else the predicted rate; None: unknown."""
     run, plan = monitored.run, monitored.plan
     if run is None or plan is None or not monitored.job.running:
@@ -170,12 +170,12 @@ def history(
     resizes = [
         SizeChange(
             at_s=intent.began_s,
-            failed_gpus=intent.to_nodes * node_gpus if intent.stage is Stage.FAILED else None,
+            failed_gpus=intent.to_nodes * node_gpus if intent.stage is IntentStage.FAILED else None,
             from_gpus=intent.from_nodes * node_gpus,
         )
         for intent in intents
         if intent.kind is not Kind.SUSPEND
-        if intent.attempts or intent.stage in {Stage.DONE, Stage.FAILED}
+        if intent.attempts or intent.stage in {IntentStage.DONE, IntentStage.FAILED}
     ]
     rollbacks = [SizeChange(at_s=row.time, failed_gpus=row.nodes * node_gpus) for row in given_up]
     return replace(history_of((*resizes, *rollbacks)), visited=visits_of(marks))

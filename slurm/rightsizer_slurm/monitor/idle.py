@@ -12,7 +12,7 @@ from rightsizer_engine.domain.reading import Phase
 from rightsizer_engine.resize.types import Action, Bottleneck, Decision
 from rightsizer_engine.units import parse_duration_s
 from rightsizer_engine.values import immutable
-from rightsizer_slurm.monitor.inspection import MonitoredJob
+from rightsizer_slurm.monitor.inspection import InspectedJob
 
 
 @immutable
@@ -39,7 +39,7 @@ class IdleJobs:
         self._spans: dict[int, tuple[float, float]] = {}
 
     def seen(
-        self, monitored: MonitoredJob, decision: Decision, phase: Phase, *, now_s: float
+        self, monitored: InspectedJob, decision: Decision, phase: Phase, *, now_s: float
     ) -> Suspension | None:
         """The suspension that the job's plan asks for; None unless the job is idle."""
         job = monitored.job

@@ -28,7 +28,7 @@ _MOST_PLANS = 1024
 
 
 @immutable
-class MonitoredJob:
+class InspectedJob:
     """A job; if `rightsizer sbatch` submitted it, also its plan, its sizing and its newest records.
 
     `marks` are the records as input to the resize decision. `launches_s` are the starts of its batch script
@@ -59,20 +59,20 @@ def live_gpu_jobs(jobs: Sequence[SlurmJob]) -> tuple[SlurmJob, ...]:
 
 def monitored_job(
     job: SlurmJob, *, runs: Path | None = None, memory: RecordMemory | None = None
-) -> MonitoredJob:
+) -> InspectedJob:
     """The job with the contents of its run directory, or of its copy in `runs` (`monitor.publish`).
 
     `memory` has the records that earlier looks read.
     """
     memory = memory or RecordMemory()
     if not is_ours(job.comment):
-        return MonitoredJob(job=job)
+        return InspectedJob(job=job)
     try:
         folder = parse(written(job.comment)).run
     except RightsizerError as error:
-        return MonitoredJob(job=job, note=str(error))
+        return InspectedJob(job=job, note=str(error))
     if not folder.startswith("/"):
-        return MonitoredJob(job=job, note="was not submitted by rightsizer sbatch")
+        return InspectedJob(job=job, note="was not submitted by rightsizer sbatch")
     own = _of_folder(job, Path(folder), memory)
     if runs is None or own.ours:
         return own
@@ -80,26 +80,26 @@ def monitored_job(
     return copy if copy.ours else own
 
 
-def _of_folder(job: SlurmJob, folder: Path, memory: RecordMemory) -> MonitoredJob:
+def _of_folder(job: SlurmJob, folder: Path, memory: RecordMemory) -> InspectedJob:
     text = runfile.text_of(folder / "plan.yaml", owner=job.user_id, most_bytes=_MOST_PLAN_BYTES)
     if text is None:
-        return MonitoredJob(job=job, note=f"no plan.yaml of user {job.user} in {folder}")
+        return InspectedJob(job=job, note=f"no plan.yaml of user {job.user} in {folder}")
     plan = _plan_of(text, str(folder / "plan.yaml"))
     if isinstance(plan, str):
-        return MonitoredJob(job=job, note=plan)
+        return InspectedJob(job=job, note=plan)
     try:
         run = runfile.read_own(folder, owner=job.user_id)
     except RightsizerError as error:
-        return MonitoredJob(job=job, note=str(error))
+        return InspectedJob(job=job, note=str(error))
     if run is None or run.job_id != job.job_id:
-        return MonitoredJob(job=job, note=f"{folder} is the directory of another job")
+        return InspectedJob(job=job, note=f"{folder} is the directory of another job")
     tail = runfile.text_of(folder / PROGRESS, owner=job.user_id, tail_bytes=TAIL_BYTES) or ""
     done = runfile.text_of(folder / DONE, owner=job.user_id) is not None
     sizes = size_history.of_job(
         runfile.text_of(folder / size_history.NAME, owner=job.user_id) or "", job.job_id
     )
     recorded = memory.read(job.job_id, tail, checkpoint_interval_s=run.checkpoint_interval_s)
-    return MonitoredJob(
+    return InspectedJob(
         job=job,
         plan=plan,
         run=run,

@@ -28,7 +28,7 @@ class Kind(enum.StrEnum):
     SUSPEND = "suspend"
 
 
-class Stage(enum.StrEnum):
+class IntentStage(enum.StrEnum):
     """Progress of an intent. Each stage is on disk before its command is given."""
 
     PLANNED = "planned"
@@ -41,7 +41,7 @@ class Stage(enum.StrEnum):
     OVERTAKEN = "overtaken"
 
 
-CLOSED = (Stage.DONE, Stage.FAILED, Stage.OVERTAKEN)
+CLOSED = (IntentStage.DONE, IntentStage.FAILED, IntentStage.OVERTAKEN)
 
 
 @immutable
@@ -60,7 +60,7 @@ class Intent:
     node_cores: int
     restarts: int
     stop_timeout_s: float = 300.0
-    stage: Stage = Stage.PLANNED
+    stage: IntentStage = IntentStage.PLANNED
     attempts: int = 0
     began_s: float = 0.0
     changed_s: float = 0.0
@@ -139,5 +139,5 @@ class IntentLog:
 
 
 def _intent(values: dict[str, Any]) -> Intent:
-    kind, stage = Kind(values.pop("kind")), Stage(values.pop("stage"))
+    kind, stage = Kind(values.pop("kind")), IntentStage(values.pop("stage"))
     return Intent(kind=kind, stage=stage, **values)

@@ -10,10 +10,10 @@ from rightsizer_slurm.cluster.backend_commands import SlurmCommands
 from rightsizer_slurm.cluster.backends import Backend, unavailable
 from rightsizer_slurm.cluster.slurm_cli import SlurmError
 from rightsizer_slurm.monitor import size_request
-from rightsizer_slurm.monitor.inspection import MonitoredJob, monitored_job
-from rightsizer_slurm.monitor.intent_log import CLOSED, Intent, IntentLog, Kind, Stage
+from rightsizer_slurm.monitor.inspection import InspectedJob, monitored_job
+from rightsizer_slurm.monitor.intent_log import CLOSED, Intent, IntentLog, IntentStage, Kind
 from rightsizer_slurm.monitor.monitor import alone, plan_intent
-from rightsizer_slurm.monitor.resize_steps import Resizer
+from rightsizer_slurm.monitor.resize_steps import JobResizer
 
 _POLL_S = 1.0
 
@@ -41,17 +41,17 @@ def resize(
             else:
                 say(f"job {job_id}: continues {intent.kind} to {intent.to_nodes} nodes ({intent.stage})")
             _request(intent, backend)
-            after = _advance(Resizer(backend, log), intent, backend, log, within_s)
+            after = _advance(JobResizer(backend, log), intent, backend, log, within_s)
         finally:
             log.close()
     if after.stage not in CLOSED:
         say(f"job {job_id}: {after.stage}; not done yet; run the same command again to continue")
         return 1
     say(f"job {job_id}: {after.stage}: {after.outcome}")
-    return 0 if after.stage is Stage.DONE else 1
+    return 0 if after.stage is IntentStage.DONE else 1
 
 
-def check(one: MonitoredJob, nodes: int) -> None:
+def check(one: InspectedJob, nodes: int) -> None:
     """Refuse an impossible resize before anything is changed."""
     job, run = one.job, one.run
     if run is None or not one.ours:
@@ -96,7 +96,9 @@ def _request(intent: Intent, backend: Backend) -> None:
             )
 
 
-def _advance(resizer: Resizer, intent: Intent, backend: Backend, log: IntentLog, within_s: float) -> Intent:
+def _advance(
+    resizer: JobResizer, intent: Intent, backend: Backend, log: IntentLog, within_s: float
+) -> Intent:
     """Advance the intent until it is closed; wait while Slurm is unavailable."""
     until = time.monotonic() + within_s
     while intent.stage not in CLOSED and time.monotonic() < until:

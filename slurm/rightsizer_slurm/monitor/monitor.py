@@ -40,11 +40,11 @@ from rightsizer_slurm.monitor.decide import (
 )
 from rightsizer_slurm.monitor.gpu_metrics import Metrics
 from rightsizer_slurm.monitor.idle import IdleJobs, Suspension
-from rightsizer_slurm.monitor.inspection import MonitoredJob, live_gpu_jobs, monitored_job
-from rightsizer_slurm.monitor.intent_log import Intent, IntentLog, Kind, Stage
+from rightsizer_slurm.monitor.inspection import InspectedJob, live_gpu_jobs, monitored_job
+from rightsizer_slurm.monitor.intent_log import Intent, IntentLog, IntentStage, Kind
 from rightsizer_slurm.monitor.notify import mail, mail_program
 from rightsizer_slurm.monitor.recorded import RecordMemory
-from rightsizer_slurm.monitor.resize_steps import Resizer
+from rightsizer_slurm.monitor.resize_steps import JobResizer
 from rightsizer_slurm.monitor.size_history import SizeRecord
 
 _LOG = logging.getLogger("rightsizer.slurm.monitor")
@@ -70,7 +70,7 @@ class ActionLevel(enum.StrEnum):
 
 
 @immutable
-class Settings:
+class MonitorSettings:
     """The monitor's settings. `annotate` writes AdminComment, which needs the rights of a Slurm operator.
 
     `runs` is the folder to which jobs copy their records if their home is private.
@@ -90,7 +90,7 @@ class ReportRow:
     `margin_s` is its deadline minus its expected end, negative if it will be late; None if unknown.
     """
 
-    monitored: MonitoredJob
+    monitored: InspectedJob
     reading: Reading
     decision: Decision
     intent: Intent | None = None
@@ -109,7 +109,7 @@ class Monitor:
         self,
         backend: Backend,
         intents: IntentLog,
-        settings: Settings,
+        settings: MonitorSettings,
         *,
         slurm: Slurm | None = None,
         metrics: Metrics = lambda _jobs: {},
@@ -121,7 +121,7 @@ class Monitor:
         self._slurm = slurm or Slurm()
         self._metrics = metrics
         self._clock = clock
-        self._resizer = Resizer(backend, intents, clock=clock)
+        self._resizer = JobResizer(backend, intents, clock=clock)
         self._scalings: dict[tuple[int, float], Scaling | None] = {}
         self._records = RecordMemory(settings.tuning)
         self._idle = IdleJobs(break_s=_LOOKS_MISSED * settings.every_s)
@@ -158,7 +158,7 @@ class Monitor:
             _LOG.error("job %s: internal error: %s", job.job_id, fault(error))
             note = "internal error; the monitor's log has it"
             return ReportRow(
-                monitored=MonitoredJob(job=job, note=note),
+                monitored=InspectedJob(job=job, note=note),
                 reading=Reading(),
                 decision=Decision(action=Action.KEEP, gpus=job.gpus, act=False, reason=note),
             )
@@ -204,7 +204,7 @@ class Monitor:
         acts = self._settings.level.allows(ActionLevel.SHRINK)
         return replace(self._settings.tuning, cap=Mode.AUTO if acts else Mode.RECOMMEND)
 
-    def _scaling(self, monitored: MonitoredJob) -> Scaling | None:
+    def _scaling(self, monitored: InspectedJob) -> Scaling | None:
         if monitored.run is None or not monitored.ours:
             return None
         key = (monitored.job.job_id, monitored.run.submitted_at_s)
@@ -257,7 +257,7 @@ class Monitor:
             self._try(row.job, lambda: self._backend.notify(row.job.job_id, one_line(text, 400)))
         return None
 
-    def _announce(self, monitored: MonitoredJob) -> None:
+    def _announce(self, monitored: InspectedJob) -> None:
         """Write the size that a running job got at submission into the log and the job's output, once.
 
         The script of `rightsizer sbatch` writes its output itself; a terminal has had its line at submission.
@@ -277,7 +277,7 @@ class Monitor:
         """Mark the resize to a size that completed no step as failed, and notify once."""
         outcome = one_line(record.outcome)
         for intent in failed_by(record, self._intents.of_job(row.job.job_id)):
-            self._intents.write(replace(intent, stage=Stage.FAILED, outcome=outcome))
+            self._intents.write(replace(intent, stage=IntentStage.FAILED, outcome=outcome))
         text = f"{record.restart} {outcome}"
         if not self._intents.claim_notice(record.job_id, "back", text, again_s=math.inf, now_s=self._clock()):
             return
@@ -327,7 +327,7 @@ def failed_by(record: SizeRecord, intents: Sequence[Intent]) -> tuple[Intent, ..
     """The closed resize that led to a size that completed no step: DONE means only that the job started."""
     resizes = [intent for intent in intents if intent.kind is not Kind.SUSPEND]
     causes = [i for i in resizes if i.to_nodes == record.nodes and i.restarts < record.restart]
-    return tuple(intent for intent in causes[-1:] if intent.stage is Stage.DONE)
+    return tuple(intent for intent in causes[-1:] if intent.stage is IntentStage.DONE)
 
 
 def intent_for(row: ReportRow, level: ActionLevel) -> Intent | None:
@@ -352,7 +352,7 @@ def intent_for(row: ReportRow, level: ActionLevel) -> Intent | None:
     return plan_intent(monitored, nodes=nodes, kind=kind, reason=decision.reason)
 
 
-def plan_intent(monitored: MonitoredJob, *, nodes: int, kind: Kind, reason: str) -> Intent:
+def plan_intent(monitored: InspectedJob, *, nodes: int, kind: Kind, reason: str) -> Intent:
     """An intent for the job in its present state."""
     assert monitored.run is not None  # callers have checked it
     return Intent(

@@ -12,8 +12,8 @@ from rightsizer_slurm.cluster.backends import Backend
 from rightsizer_slurm.cluster.slurm_cli import Slurm
 from rightsizer_slurm.monitor.gpu_metrics import gpu_metrics
 from rightsizer_slurm.monitor.intent_log import Intent, IntentLog
-from rightsizer_slurm.monitor.monitor import Monitor, ReportRow, Settings
-from rightsizer_slurm.monitor.report_document import JobDocument, ReportDocument, ResizeDocument
+from rightsizer_slurm.monitor.monitor import Monitor, MonitorSettings, ReportRow
+from rightsizer_slurm.monitor.report_document import GpuJobDocument, ReportDocument, ResizeDocument
 from rightsizer_telemetry.client import PrometheusSettings
 
 HEADINGS = ("job", "user", "state", "where", "GPUs", "plan", "step", "tokens/s", "left", "says")
@@ -21,7 +21,7 @@ HEADINGS = ("job", "user", "state", "where", "GPUs", "plan", "step", "tokens/s",
 
 
 @immutable
-class Report:
+class JobsReport:
     """One line for each job, and the monitor's last resizes if its state file is readable."""
 
     rows: tuple[ReportRow, ...]
@@ -41,12 +41,12 @@ class Report:
 
 def look(
     backend: Backend,
-    settings: Settings,
+    settings: MonitorSettings,
     *,
     slurm: Slurm,
     state: Path | None = None,
     prometheus: PrometheusSettings | None = None,
-) -> Report:
+) -> JobsReport:
     """Inspect all jobs that this user may see."""
     metrics = gpu_metrics(prometheus, window_s=settings.tuning.least_window_s)
     monitor = Monitor(backend, IntentLog(":memory:"), settings, slurm=slurm, metrics=metrics)
@@ -56,7 +56,7 @@ def look(
         log = IntentLog(state, read_only=True)
         intents = log.recent()
         log.close()
-    return Report(rows=rows, intents=intents, waiting=sum(row.job.pending for row in rows))
+    return JobsReport(rows=rows, intents=intents, waiting=sum(row.job.pending for row in rows))
 
 
 def table_row(row: ReportRow) -> tuple[str, ...]:
@@ -84,7 +84,7 @@ def table_row(row: ReportRow) -> tuple[str, ...]:
     )
 
 
-def document(report: Report) -> ReportDocument:
+def document(report: JobsReport) -> ReportDocument:
     """The report as JSON."""
     return ReportDocument(
         jobs=tuple(_job(row) for row in report.rows),
@@ -104,9 +104,9 @@ def document(report: Report) -> ReportDocument:
     )
 
 
-def _job(row: ReportRow) -> JobDocument:
+def _job(row: ReportRow) -> GpuJobDocument:
     decision, reading, job = row.decision, row.reading, row.job
-    return JobDocument(
+    return GpuJobDocument(
         job_id=job.job_id,
         user=job.user,
         state=job.state,

@@ -6,7 +6,7 @@ from rightsizer_api.base import Model
 from rightsizer_engine.resize.types import Action
 
 
-class JobDocument(Model):
+class GpuJobDocument(Model):
     """One GPU job, and what the resize policy says of it."""
 
     job_id: int = Field(description="The job.")
@@ -47,5 +47,5 @@ class ResizeDocument(Model):
 class ReportDocument(Model):
     """The GPU jobs that you may see, and the monitor's last resizes."""
 
-    jobs: tuple[JobDocument, ...] = Field(description="The jobs.")
+    jobs: tuple[GpuJobDocument, ...] = Field(description="The jobs.")
     resizes: tuple[ResizeDocument, ...] = Field(description="The resizes.")

@@ -28,7 +28,7 @@ from rightsizer_slurm.cluster.untrusted_text import one_line
 from rightsizer_slurm.monitor.gpu_metrics import gpu_metrics
 from rightsizer_slurm.monitor.intent_log import IntentLog
 from rightsizer_slurm.monitor.metrics import SweepMetrics
-from rightsizer_slurm.monitor.monitor import BusyError, Monitor, Settings, alone, fault
+from rightsizer_slurm.monitor.monitor import BusyError, Monitor, MonitorSettings, alone, fault
 from rightsizer_telemetry.client import PrometheusSettings
 
 BACKENDS = ("auto", "commands", "pyslurm")
@@ -43,7 +43,7 @@ class MonitorOptions:
     Metrics go to `textfile`, for the node exporter, and are served at `metrics`, (address, port).
     """
 
-    settings: Settings
+    settings: MonitorSettings
     state: Path
     backend: str = "auto"
     prometheus: PrometheusSettings | None = None

@@ -7,7 +7,7 @@ from pathlib import Path
 from rightsizer_engine.errors import InputError
 from rightsizer_engine.units import parse_duration_s
 from rightsizer_launch.running.limits import Tuning
-from rightsizer_slurm.monitor.monitor import ActionLevel, Settings
+from rightsizer_slurm.monitor.monitor import ActionLevel, MonitorSettings
 from rightsizer_slurm.monitor.service import BACKENDS, MonitorOptions
 from rightsizer_telemetry.client import PrometheusSettings
 
@@ -26,7 +26,7 @@ def options_of(values: Mapping[str, str], *, state: Path, runs: Path | None = No
     tuning = Tuning(
         cool_down_s=spans["cool_down"], warm_up_s=spans["warm_up"], least_window_s=spans["window"]
     )
-    settings = Settings(
+    settings = MonitorSettings(
         level=ActionLevel(_one_of("act", values.get("act", "flag"), tuple(ActionLevel))),
         every_s=spans["every"],
         annotate=_one_of("annotate", values.get("annotate", "no"), ("yes", "no")) == "yes",

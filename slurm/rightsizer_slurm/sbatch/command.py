@@ -45,7 +45,7 @@ from rightsizer_slurm.sbatch.batch_script import (
 )
 from rightsizer_slurm.sbatch.directives import directives, overrides, request_of, requeues
 from rightsizer_slurm.submit.placement import AtLimit, Placement, PlacementLimits, fit
-from rightsizer_slurm.submit.protocol import SizingRequest, SizingResponse, Verdict
+from rightsizer_slurm.submit.protocol import SizingRequest, SizingResponse, SizingVerdict
 from rightsizer_slurm.submit.response import respond
 
 _NO_PLAN = 3
@@ -125,7 +125,7 @@ def submit_script(
         raise InputError("FILE", value=str(file), remedy=remedy)
     slurm = slurm or Slurm()
     response = _response(_script_request(text, header, options, environment), read_site(slurm))
-    if response.verdict is not Verdict.OK:
+    if response.verdict is not SizingVerdict.OK:
         say(response.say.replace("; the job is submitted unchanged", ""))
         return _NO_PLAN
     command = (

@@ -12,7 +12,7 @@ from rightsizer_api.sizing import ResolvedPlan
 from rightsizer_engine.errors import InputError, RightsizerError
 from rightsizer_slurm.cluster.hostlist import HostListError, expand
 from rightsizer_slurm.cluster.jobs import gpu_items, gres_gpus
-from rightsizer_slurm.cluster.snapshot import Node, Reservation, SlurmCluster
+from rightsizer_slurm.cluster.snapshot import Reservation, SlurmCluster, SlurmNode
 from rightsizer_slurm.submit.placement import Placement
 from rightsizer_slurm.submit.protocol import SizingRequest
 
@@ -63,7 +63,7 @@ def _hosts(option: str, text: str) -> frozenset[str]:
         raise NotUnderstoodError(f"{option} {text}: is not a list of nodes") from None
 
 
-def _featured(nodes: list[Node], features: str) -> list[Node]:
+def _featured(nodes: list[SlurmNode], features: str) -> list[SlurmNode]:
     """The nodes with all of a&b&c, or any of a|b|c."""
     if not features:
         return nodes
@@ -89,7 +89,7 @@ def _reservation(cluster: SlurmCluster, name: str) -> Reservation | None:
     return found
 
 
-def _reserved(nodes: list[Node], cluster: SlurmCluster, name: str) -> list[Node]:
+def _reserved(nodes: list[SlurmNode], cluster: SlurmCluster, name: str) -> list[SlurmNode]:
     """The nodes of the job's reservation; without one, those of active reservations count as down."""
     mine = _reservation(cluster, name)
     if mine is not None:
@@ -99,7 +99,7 @@ def _reserved(nodes: list[Node], cluster: SlurmCluster, name: str) -> list[Node]
     return [replace(node, up=False) if node.name in others else node for node in nodes]
 
 
-def _with_memory(node: Node, request: SizingRequest) -> Node | None:
+def _with_memory(node: SlurmNode, request: SizingRequest) -> SlurmNode | None:
     """The node with the cores and GPUs that its memory allows; None if it does not fit the request."""
     memory_mb = node.memory_bytes / _MB
     if request.node_cpus and node.cpus < request.node_cpus:

@@ -23,7 +23,7 @@ from rightsizer_slurm.cluster.config import SiteConfig
 from rightsizer_slurm.cluster.jobs import SlurmJob, noted
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
 from rightsizer_slurm.cluster.untrusted_text import one_line
-from rightsizer_slurm.submit.protocol import SizingRequest, SizingResponse, Verdict, held_request
+from rightsizer_slurm.submit.protocol import SizingRequest, SizingResponse, SizingVerdict, held_request
 from rightsizer_slurm.submit.terminals import end_refused, end_unable, tell
 from rightsizer_slurm.submit.ticket_store import Ticket, TicketStore, steady_s
 
@@ -136,7 +136,7 @@ def _with_response(ticket: Ticket, site: SiteConfig, now_s: float, since_s: floa
     """The ticket, with a response also where it has waited for too long."""
     if ticket.response or now_s - max(ticket.made_s, since_s) < site.hold_limit_s:
         return ticket
-    late = SizingResponse(verdict=Verdict.KEEP, say=f"no size after {site.hold_limit_s:g} s")
+    late = SizingResponse(verdict=SizingVerdict.KEEP, say=f"no size after {site.hold_limit_s:g} s")
     return replace(ticket, response=late)
 
 
@@ -178,8 +178,8 @@ def _refusal(ticket: Ticket, *, closed: bool) -> str:
     response = ticket.response
     if (
         response is None
-        or response.verdict is Verdict.REFUSE
-        or (closed and response.verdict is Verdict.KEEP)
+        or response.verdict is SizingVerdict.REFUSE
+        or (closed and response.verdict is SizingVerdict.KEEP)
     ):
         return one_line(response.say if response else "no answer", 400)
     return ""
@@ -216,7 +216,7 @@ def _settled(ticket: Ticket, job: SlurmJob, slurm: Slurm) -> str:
     if not job.held:
         return f"not changed: {job.state} and no longer held"
     assert response is not None
-    sized = response.verdict is Verdict.OK
+    sized = response.verdict is SizingVerdict.OK
     if not sized and end_unable(slurm, job, one_line(response.say, 400)):
         return f"ended: {response.say}"
     note = _note(response) if sized else f"not sized: {one_line(response.say, 400)}"

@@ -33,7 +33,7 @@ _NUMBER = re.compile(r"[0-9]{1,18}")
 _HELD = re.compile(r"\[rightsizer/1 held ([^\[\]]*)\]")
 
 
-class Verdict(enum.StrEnum):
+class SizingVerdict(enum.StrEnum):
     """What the plugin does: set fields, refuse the job, hold it until it is sized, or leave it unchanged."""
 
     OK = "OK"
@@ -121,7 +121,7 @@ class SizingResponse:
     failed.
     """
 
-    verdict: Verdict
+    verdict: SizingVerdict
     say: str = ""
     code: str = ""
     fields: Mapping[str, int | str] = field(default_factory=dict)

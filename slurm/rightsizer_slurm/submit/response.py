@@ -20,7 +20,7 @@ from rightsizer_slurm.submit.bounds import Bounds, Offer, bounds_of, exceeded, w
 from rightsizer_slurm.submit.choice import NoPlacement, choose
 from rightsizer_slurm.submit.constraints import NotUnderstoodError
 from rightsizer_slurm.submit.placement import AtLimit, Placement
-from rightsizer_slurm.submit.protocol import SizingRequest, SizingResponse, Verdict
+from rightsizer_slurm.submit.protocol import SizingRequest, SizingResponse, SizingVerdict
 from rightsizer_slurm.submit.validation import message, valid_plan
 
 _LONGEST_NOTE = 180  # the plugin accepts 200 characters with the brackets
@@ -45,7 +45,7 @@ def respond(
         beneath = plan_of_file(comment.plan) if comment.plan else None
         plan = within_gpus(valid_plan(comment, now=now, beneath=beneath), sized)
     except RightsizerError as error:
-        return SizingResponse(verdict=Verdict.REFUSE, say=message(error), code="comment")
+        return SizingResponse(verdict=SizingVerdict.REFUSE, say=message(error), code="comment")
     try:
         bounds = bounds_of(
             plan, sized, cluster=cluster, site=site, limits=limits or AccountingLimits(), now=now
@@ -53,9 +53,9 @@ def respond(
         chosen = choose(bounds)
     except NotUnderstoodError as error:
         say = f"not sized ({error}); the job is submitted unchanged"
-        return SizingResponse(verdict=Verdict.KEEP, say=say)
+        return SizingResponse(verdict=SizingVerdict.KEEP, say=say)
     except RightsizerError as error:
-        return SizingResponse(verdict=Verdict.REFUSE, say=message(error), code="size")
+        return SizingResponse(verdict=SizingVerdict.REFUSE, say=message(error), code="size")
     if isinstance(chosen, NoPlacement):
         return _refusal(chosen, bounds)
     return _verified(chosen, request, bounds.cluster) if comment.run else _sized(chosen, bounds)
@@ -69,10 +69,10 @@ def _verified(placement: Placement, stated: SizingRequest, cluster: SlurmCluster
     gpus = max(nodes * max(gres_gpus(stated.gres)[1], whole), gres_gpus(stated.tres_per_job)[1])
     if gpus > needed:
         say = f"the job asks for {gpus} GPUs, its plan needs {needed}"
-        return SizingResponse(verdict=Verdict.REFUSE, say=say, code="denied")
+        return SizingResponse(verdict=SizingVerdict.REFUSE, say=say, code="denied")
     note = noted("", f"nodes={nodes} gpus={gpus} as rightsizer sbatch sized it")
     return SizingResponse(
-        verdict=Verdict.OK,
+        verdict=SizingVerdict.OK,
         say=f"its plan needs {needed} GPUs, the job has {gpus}",
         fields={"admin_comment": note},
     )
@@ -90,7 +90,7 @@ def _refusal(refused: NoPlacement, bounds: Bounds) -> SizingResponse:
     within = f" [within {' and '.join(parts)}]" if parts else ""
     codes = {"policy": offer.binding, "time": request.time_limit, "nodes": request.most_nodes}
     code = next((name for name, bound in codes.items() if bound), "size")
-    return SizingResponse(verdict=Verdict.REFUSE, say=f"{reason}{within}", code=code)
+    return SizingResponse(verdict=SizingVerdict.REFUSE, say=f"{reason}{within}", code=code)
 
 
 def _sized(placement: Placement, bounds: Bounds) -> SizingResponse:
@@ -116,9 +116,9 @@ def _sized(placement: Placement, bounds: Bounds) -> SizingResponse:
     wrong = exceeded(values, request)
     if wrong:
         say = f"the size exceeds your {wrong}"
-        return SizingResponse(verdict=Verdict.KEEP, say=say, code="fault")
+        return SizingResponse(verdict=SizingVerdict.KEEP, say=say, code="fault")
     return SizingResponse(
-        verdict=Verdict.OK,
+        verdict=SizingVerdict.OK,
         say=f"{placement.summary}{_changes(values, request)}",
         fields=values,
         variables=_variables(placement),

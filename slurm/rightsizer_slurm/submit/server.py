@@ -30,7 +30,7 @@ from rightsizer_slurm.submit.protocol import (
     END,
     SizingRequest,
     SizingResponse,
-    Verdict,
+    SizingVerdict,
     parse_request,
     response_text,
     version_of,
@@ -92,7 +92,7 @@ class Server:
         self._attached: set[str] = set()
         self._sized: set[str] = set()
         self._connections: Counter[int] = Counter()
-        self.verdicts: Counter[str] = Counter(dict.fromkeys(map(str, Verdict), 0))
+        self.verdicts: Counter[str] = Counter(dict.fromkeys(map(str, SizingVerdict), 0))
 
     def update(self, cluster: SlurmCluster, limits: AccountingLimits | None = None) -> None:
         """Set the cluster and the limits of accounting; None keeps the limits."""
@@ -132,7 +132,7 @@ class Server:
             request = self._attributed(parse_request(data), peer)
         except InputError as error:
             _LOG.warning("invalid request: %s", one_line(str(error)))
-            kept = SizingResponse(verdict=Verdict.KEEP, say=str(error))
+            kept = SizingResponse(verdict=SizingVerdict.KEEP, say=str(error))
             writer.write(response_text(kept, version=version))
             await writer.drain()
             return
@@ -164,12 +164,12 @@ class Server:
             return cached[1]
         wrong = await self._validator.error(request)
         if wrong:
-            return SizingResponse(verdict=Verdict.REFUSE, say=wrong, code="comment")
+            return SizingResponse(verdict=SizingVerdict.REFUSE, say=wrong, code="comment")
         if self._snapshot.cluster is None:
             return self._later(request)
         if self._slots.waiting(request.uid) >= _MAX_WAITING and key not in self._running:
             say = f"{_MAX_WAITING:,} of your requests wait to be sized"
-            return SizingResponse(verdict=Verdict.KEEP, say=say, code="fault")
+            return SizingResponse(verdict=SizingVerdict.KEEP, say=say, code="fault")
         task = self._task(key, request)
         timeout_s = _CLI_TIMEOUT_S if request.kind in _USER_KINDS else self._site.hold_after_s
         try:
@@ -198,14 +198,14 @@ class Server:
                 result = await asyncio.to_thread(self._sizer, self._sizing_task(request))
         except Exception:  # a fault of ours in one request must not stop the others
             _LOG.exception("internal error: %s", one_line(request.comment))
-            result = SizingResponse(verdict=Verdict.KEEP, say="internal error", code="fault")
+            result = SizingResponse(verdict=SizingVerdict.KEEP, say="internal error", code="fault")
         finally:
             del self._running[key]
         if "plan=" not in request.comment:
             self._cache[key] = (time.monotonic(), result)
             while len(self._cache) > _CACHE_SIZE:
                 self._cache.popitem(last=False)
-            if result.verdict is Verdict.OK and len(self._sized) < _CACHE_SIZE:
+            if result.verdict is SizingVerdict.OK and len(self._sized) < _CACHE_SIZE:
                 self._sized.add(request.comment)
         return result
 
@@ -222,13 +222,13 @@ class Server:
         """Hold the job under a ticket if it can be changed later; else leave it unchanged."""
         full = len(request.comment) > LONGEST - _ADDED
         if request.kind in _USER_KINDS or request.mode == "warn" or full:
-            return SizingResponse(verdict=Verdict.KEEP, say="its size is not yet known", code="fault")
+            return SizingResponse(verdict=SizingVerdict.KEEP, say="its size is not yet known", code="fault")
         ticket = Ticket(name=ticket_name(request), made_s=steady_s(), request=request)
         self._state.add(ticket)
         self._attach(ticket)
         say = "the job is held (JobHeldUser) and released when it is sized"
         fields: dict[str, int | str] = {"priority": 0, "ticket": ticket.name}
-        return SizingResponse(verdict=Verdict.HOLD, say=say, fields=fields)
+        return SizingResponse(verdict=SizingVerdict.HOLD, say=say, fields=fields)
 
     def size_tickets(self) -> None:
         """Size the open tickets, also those from before a restart or before the first read of the cluster."""

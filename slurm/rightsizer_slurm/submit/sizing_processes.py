@@ -13,7 +13,7 @@ from rightsizer_slurm.cluster.config import SiteConfig
 from rightsizer_slurm.cluster.snapshot import SlurmCluster
 from rightsizer_slurm.cluster.untrusted_text import one_line
 from rightsizer_slurm.submit import plan_files
-from rightsizer_slurm.submit.protocol import SizingRequest, SizingResponse, Verdict
+from rightsizer_slurm.submit.protocol import SizingRequest, SizingResponse, SizingVerdict
 from rightsizer_slurm.submit.response import respond
 
 _LOG = logging.getLogger("rightsizer.slurm")
@@ -66,7 +66,7 @@ class SizingProcesses:
             response: SizingResponse = child.call(task)
         except ChildError as error:
             _LOG.error("uid=%d not sized: %s: %s", task.request.uid, error, one_line(task.request.comment))
-            return SizingResponse(verdict=Verdict.KEEP, say=str(error), code="fault")
+            return SizingResponse(verdict=SizingVerdict.KEEP, say=str(error), code="fault")
         finally:
             self._free.put(child)
         return response

@@ -13,7 +13,7 @@ from typing import Any
 from rightsizer_engine.values import immutable
 from rightsizer_slurm import state_file
 from rightsizer_slurm.cluster.untrusted_text import one_line
-from rightsizer_slurm.submit.protocol import SizingRequest, SizingResponse, Verdict
+from rightsizer_slurm.submit.protocol import SizingRequest, SizingResponse, SizingVerdict
 
 _LOG = logging.getLogger("rightsizer.slurm")
 _MOST_SUBJECTS = 64
@@ -185,4 +185,4 @@ def _ticket(row: _Row) -> Ticket | None:
 
 
 def _response(raw: dict[str, Any]) -> SizingResponse:
-    return SizingResponse(**(raw | {"verdict": Verdict(raw["verdict"])}))
+    return SizingResponse(**(raw | {"verdict": SizingVerdict(raw["verdict"])}))

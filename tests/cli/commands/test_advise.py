@@ -11,7 +11,7 @@ from rightsizer_cli.kubectl_client import Client, Where
 from rightsizer_cli.main import execute
 from rightsizer_engine.errors import InputError
 from rightsizer_slurm.cluster.jobs import SlurmJob
-from rightsizer_slurm.cluster.snapshot import Node, Partition, SlurmCluster
+from rightsizer_slurm.cluster.snapshot import Partition, SlurmCluster, SlurmNode
 
 MEGATRON = "iteration {n}/100 | elapsed time per iteration (ms): {ms} | global batch size: 512 |"
 JOB = [
@@ -166,7 +166,7 @@ class Commands:
 
 SLURM = SlurmCluster(
     partitions=(Partition(name="gpu", nodes=("n1", "n2")),),
-    nodes=(Node(name="n1", gpu="h100", gpus=8), Node(name="n2", gpu="h100", gpus=8)),
+    nodes=(SlurmNode(name="n1", gpu="h100", gpus=8), SlurmNode(name="n2", gpu="h100", gpus=8)),
 )
 
 

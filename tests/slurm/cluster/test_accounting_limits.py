@@ -7,7 +7,7 @@ from rightsizer_api import loads
 from rightsizer_slurm.cluster.accounting_limits import AccountingLimits, allowed, parse
 from rightsizer_slurm.cluster.config import SiteConfig
 from rightsizer_slurm.cluster.snapshot import Partition
-from rightsizer_slurm.submit.protocol import SizingRequest, Verdict
+from rightsizer_slurm.submit.protocol import SizingRequest, SizingVerdict
 from rightsizer_slurm.submit.response import respond
 
 # of sacctmgr 22.05, as `rightsizer_slurm.cluster.accounting_limits` asks it
@@ -94,16 +94,16 @@ def test_a_job_is_sized_within_the_limits(cluster) -> None:
     comment = LORA.format("40m")
     mine = response_to(cluster, comment, user="ben", qos="normal", partition="h100")
     free = response_to(cluster, comment, user="root", account="root")
-    assert (mine.verdict, "3 GPUs of user ben" in mine.say, gpus_of(free)) == (Verdict.REFUSE, True, 4)
+    assert (mine.verdict, "3 GPUs of user ben" in mine.say, gpus_of(free)) == (SizingVerdict.REFUSE, True, 4)
     assert gpus_of(response_to(cluster, LORA.format("60m"), user="ben", qos="normal")) == 2
 
 
 def test_a_refusal_names_the_limit_that_binds(cluster) -> None:
     dense = "rightsizer: model=llama-3.1-8b tokens=10B deadline=72h"
     response = response_to(cluster, dense)
-    assert response.verdict is Verdict.REFUSE
+    assert response.verdict is SizingVerdict.REFUSE
     assert "4 GPUs of QOS small" in response.say
-    assert response_to(cluster, dense, user="root", account="root").verdict is Verdict.OK
+    assert response_to(cluster, dense, user="root", account="root").verdict is SizingVerdict.OK
 
 
 def test_a_partition_without_gpus_is_a_refusal_with_that_reason(cluster) -> None:
@@ -112,4 +112,4 @@ def test_a_partition_without_gpus_is_a_refusal_with_that_reason(cluster) -> None
     )
     request = SizingRequest(comment=LORA.format("24h"), user="ann", account="nlp")
     response = respond(request, cluster=cluster, site=SiteConfig(), now=NOW, plan_of_file=loads, limits=none)
-    assert (response.verdict, "0 GPUs of QOS small" in response.say) == (Verdict.REFUSE, True)
+    assert (response.verdict, "0 GPUs of QOS small" in response.say) == (SizingVerdict.REFUSE, True)

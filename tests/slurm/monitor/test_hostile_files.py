@@ -11,8 +11,8 @@ from rightsizer_slurm.cluster.jobs import SlurmJob
 from rightsizer_slurm.cluster.snapshot import SlurmCluster
 from rightsizer_slurm.monitor.intent_log import IntentLog
 from rightsizer_slurm.monitor.metrics import SweepMetrics
-from rightsizer_slurm.monitor.monitor import Monitor, Settings
-from rightsizer_slurm.monitor.report import Report, document, table_row
+from rightsizer_slurm.monitor.monitor import Monitor, MonitorSettings
+from rightsizer_slurm.monitor.report import JobsReport, document, table_row
 
 LAYOUT = {"dp": 1, "microBatch": 4, "microBatches": 16, "sharding": "none"}
 RUN = {
@@ -80,11 +80,11 @@ def two(tmp_path, small_plan):
 
 def swept(two, **given):
     """The rows of one sweep, after everything that is made from them."""
-    rows = Monitor(two, IntentLog(":memory:"), Settings(), **given).sweep()
+    rows = Monitor(two, IntentLog(":memory:"), MonitorSettings(), **given).sweep()
     metrics = SweepMetrics(cluster="lab")
     metrics.swept(rows, (), at_s=1.0, took_s=1.0)
     list(metrics.collect())
-    document(Report(rows=rows)).model_dump_json()
+    document(JobsReport(rows=rows)).model_dump_json()
     assert [table_row(row)[0] for row in rows] == ["7", "8"]
     assert (rows[1].monitored.ours, rows[1].reading.steps) == (True, 1)
     return rows

@@ -12,9 +12,9 @@ from rightsizer_slurm.cluster import runfile
 from rightsizer_slurm.cluster.jobs import SlurmJob
 from rightsizer_slurm.cluster.slurm_cli import Slurm
 from rightsizer_slurm.cluster.snapshot import SlurmCluster
-from rightsizer_slurm.monitor.intent_log import Intent, IntentLog, Kind, Stage
-from rightsizer_slurm.monitor.monitor import ActionLevel, Monitor, Settings
-from rightsizer_slurm.monitor.resize_steps import Step, next_step
+from rightsizer_slurm.monitor.intent_log import Intent, IntentLog, IntentStage, Kind
+from rightsizer_slurm.monitor.monitor import ActionLevel, Monitor, MonitorSettings
+from rightsizer_slurm.monitor.resize_steps import ResizeStep, next_step
 
 IDLE = Reading(
     window_s=600.0, age_s=5.0, coverage=1.0, samples=60, gpu_busy_mean=0.0, gpu_busy_max=0.0,
@@ -76,7 +76,7 @@ def watched(cluster, tmp_path, *, minutes, level=ActionLevel.REQUEUE, seen=lambd
     """The decisions of so many minutes, and the intents."""
     log = IntentLog(":memory:", clock=lambda: cluster.now_s)
     monitor = Monitor(
-        cluster, log, Settings(level=level), slurm=Slurm(folder=tmp_path),
+        cluster, log, MonitorSettings(level=level), slurm=Slurm(folder=tmp_path),
         metrics=lambda _jobs: {7: IDLE if seen((cluster.now_s - START_S) / 60) else Reading()},
         clock=lambda: cluster.now_s,
     )  # fmt: skip
@@ -95,7 +95,7 @@ def test_an_idle_plan_is_warned_and_after_its_grace_time_saved_and_held(standing
     assert "if it stays idle (elasticity.whenIdle); scontrol release continues it" in cluster.told[0]
     _, intents = watched(cluster, tmp_path, minutes=31)
     assert cluster.asked == [(7, "USR2")]
-    assert [(each.kind, each.stage) for each in intents] == [(Kind.SUSPEND, Stage.DONE)]
+    assert [(each.kind, each.stage) for each in intents] == [(Kind.SUSPEND, IntentStage.DONE)]
     assert "for 30m" in intents[0].reason
 
 
@@ -125,18 +125,18 @@ def test_a_missing_measurement_starts_the_time_again(standing, tmp_path):
 @pytest.mark.parametrize(
     ("job", "step", "stage"),
     [
-        ({"states": ("RUNNING",)}, Step.WAIT, None),
-        ({"states": ("RUNNING",), "restarts": 1}, Step.CLOSE, Stage.OVERTAKEN),
-        ({"states": ("PENDING",), "priority": 5, "restarts": 1}, Step.WAIT, None),
-        ({"states": ("PENDING",), "restarts": 1}, Step.CLOSE, Stage.DONE),
-        ({"states": ("COMPLETED",)}, Step.CLOSE, Stage.OVERTAKEN),
+        ({"states": ("RUNNING",)}, ResizeStep.WAIT, None),
+        ({"states": ("RUNNING",), "restarts": 1}, ResizeStep.CLOSE, IntentStage.OVERTAKEN),
+        ({"states": ("PENDING",), "priority": 5, "restarts": 1}, ResizeStep.WAIT, None),
+        ({"states": ("PENDING",), "restarts": 1}, ResizeStep.CLOSE, IntentStage.DONE),
+        ({"states": ("COMPLETED",)}, ResizeStep.CLOSE, IntentStage.OVERTAKEN),
     ],
     ids=["still stops", "released again", "not held yet", "held", "ended"],
 )
 def test_a_suspension_ends_once_its_job_is_held(job, step, stage):
     intent = Intent(
-        job_id=7, kind=Kind.SUSPEND, from_nodes=1, to_nodes=1, node_cores=1, restarts=0, stage=Stage.ASKED,
-        attempts=1,
+        job_id=7, kind=Kind.SUSPEND, from_nodes=1, to_nodes=1, node_cores=1, restarts=0,
+        stage=IntentStage.ASKED, attempts=1,
     )  # fmt: skip
     found = next_step(intent, SlurmJob(job_id=7, nodes=1, **job), now_s=10.0)
     assert (found.step, found.stage) == (step, stage)

@@ -15,7 +15,7 @@ from rightsizer_launch.running.readings import reading_of
 from rightsizer_launch.worker.progress import Record
 from rightsizer_slurm.cluster import runfile
 from rightsizer_slurm.cluster.jobs import SlurmJob
-from rightsizer_slurm.cluster.snapshot import Node, Partition, SlurmCluster
+from rightsizer_slurm.cluster.snapshot import Partition, SlurmCluster, SlurmNode
 from rightsizer_slurm.monitor.decide import (
     NodeScaling,
     free_gpus,
@@ -26,7 +26,7 @@ from rightsizer_slurm.monitor.decide import (
     scaling_of,
 )
 from rightsizer_slurm.monitor.inspection import monitored_job
-from rightsizer_slurm.monitor.intent_log import Intent, Kind, Stage
+from rightsizer_slurm.monitor.intent_log import Intent, IntentStage, Kind
 from rightsizer_slurm.monitor.metrics import SweepMetrics
 from rightsizer_slurm.monitor.monitor import ActionLevel, ReportRow, intent_for
 
@@ -113,7 +113,10 @@ def test_a_pipe_or_a_link_to_another_s_file_is_not_read(tmp_path):
 
 CLUSTER = SlurmCluster(
     partitions=(Partition(name="h100", nodes=("n1", "n2")),),
-    nodes=(Node(name="n1", gpu="h100", gpus=8, gpus_used=7), Node(name="n2", gpu="h100", gpus=8, up=False)),
+    nodes=(
+        SlurmNode(name="n1", gpu="h100", gpus=8, gpus_used=7),
+        SlurmNode(name="n2", gpu="h100", gpus=8, up=False),
+    ),
 )
 
 
@@ -258,7 +261,12 @@ def test_a_job_of_two_gpus_a_node_has_twice_as_many_ranks_as_nodes(job):
 
 @pytest.mark.parametrize(
     ("stage", "attempts", "counts"),
-    [(Stage.PLANNED, 0, False), (Stage.PLANNED, 1, True), (Stage.DONE, 0, True), (Stage.FAILED, 0, True)],
+    [
+        (IntentStage.PLANNED, 0, False),
+        (IntentStage.PLANNED, 1, True),
+        (IntentStage.DONE, 0, True),
+        (IntentStage.FAILED, 0, True),
+    ],
 )
 def test_a_resize_counts_once_it_was_requested_or_has_ended(stage, attempts, counts):
     intent = Intent(
@@ -280,7 +288,11 @@ def test_the_history_equals_the_journal():
         began_s=5.0,
     )
     done = history(
-        (replace(base, stage=Stage.DONE), replace(base, stage=Stage.FAILED, to_nodes=8, began_s=9.0)), 8
+        (
+            replace(base, stage=IntentStage.DONE),
+            replace(base, stage=IntentStage.FAILED, to_nodes=8, began_s=9.0),
+        ),
+        8,
     )
     assert (done.last_resize_s, done.failed_gpus, done.first_gpus) == (9.0, (64,), 32)
 

@@ -13,7 +13,7 @@ from rightsizer_slurm.cluster.jobs import SlurmJob
 from rightsizer_slurm.cluster.slurm_cli import Slurm
 from rightsizer_slurm.cluster.snapshot import SlurmCluster
 from rightsizer_slurm.monitor.intent_log import IntentLog
-from rightsizer_slurm.monitor.monitor import ActionLevel, Monitor, Settings
+from rightsizer_slurm.monitor.monitor import ActionLevel, Monitor, MonitorSettings
 
 HOSTILE = "$(touch pwned) `touch pwned`; touch pwned\nBcc: all@example.org\r\x1b[2J' \" %n {x} Priority=0"
 IDLE = Reading(
@@ -60,7 +60,7 @@ def swept(
 ) -> None:
     backend, journal = Idle(slurm), IntentLog(slurm.folder / "journal.db")  # type: ignore[operator]
     backend.job_seen = job
-    settings = Settings(level=level, annotate=annotate)
+    settings = MonitorSettings(level=level, annotate=annotate)
     monitor = Monitor(backend, journal, settings, slurm=slurm, metrics=lambda _: {7: IDLE})
     for _ in range(times):
         monitor.sweep()
@@ -113,7 +113,7 @@ def test_a_failing_mail_program_is_noted_and_the_sweep_continues(slurm: Slurm, t
     (tmp_path / "mail").write_text("#!/bin/sh\necho no such user >&2; exit 1\n")
     backend, journal = Idle(slurm), IntentLog(tmp_path / "journal.db")
     monitor = Monitor(
-        backend, journal, Settings(level=ActionLevel.MAIL), slurm=slurm, metrics=lambda _: {7: IDLE}
+        backend, journal, MonitorSettings(level=ActionLevel.MAIL), slurm=slurm, metrics=lambda _: {7: IDLE}
     )
     assert len(monitor.sweep()) == 1
     assert monitor.failures == ["MailProg"]

@@ -8,10 +8,10 @@ from rightsizer_engine.resize.types import Action, Decision
 from rightsizer_slurm.cluster.jobs import SlurmJob
 from rightsizer_slurm.cluster.slurm_cli import Slurm
 from rightsizer_slurm.cluster.snapshot import SlurmCluster
-from rightsizer_slurm.monitor.inspection import MonitoredJob
-from rightsizer_slurm.monitor.intent_log import Intent, Kind, Stage
-from rightsizer_slurm.monitor.monitor import ReportRow, Settings, alone
-from rightsizer_slurm.monitor.report import HEADINGS, Report, document, look, resize_lines, table_row
+from rightsizer_slurm.monitor.inspection import InspectedJob
+from rightsizer_slurm.monitor.intent_log import Intent, IntentStage, Kind
+from rightsizer_slurm.monitor.monitor import MonitorSettings, ReportRow, alone
+from rightsizer_slurm.monitor.report import HEADINGS, JobsReport, document, look, resize_lines, table_row
 from rightsizer_slurm.state_file import default_path
 
 
@@ -20,11 +20,11 @@ def report_row(action=Action.KEEP, gpus=8, *, state="RUNNING", note="", **readin
         job_id=7, user="ann", states=(state,), partition="gpu", nodes=1, node_list="n1", gpus=8
     )  # fmt: skip
     made = Decision(action=action, gpus=gpus, reason="well sized")
-    return ReportRow(monitored=MonitoredJob(job=job, note=note), reading=Reading(**reading), decision=made)
+    return ReportRow(monitored=InspectedJob(job=job, note=note), reading=Reading(**reading), decision=made)
 
 
 INTENT = Intent(
-    job_id=7, kind=Kind.SHRINK, from_nodes=4, to_nodes=2, node_cores=8, restarts=0, stage=Stage.DONE,
+    job_id=7, kind=Kind.SHRINK, from_nodes=4, to_nodes=2, node_cores=8, restarts=0, stage=IntentStage.DONE,
     began_s=100.0, changed_s=160.0, reason="saves", outcome="trains on 2 nodes",
 )  # fmt: skip
 
@@ -42,13 +42,13 @@ def test_unknown_cells_are_empty_and_a_recommendation_is_named_with_its_size():
 
 def test_the_summary_counts_running_waiting_flagged_and_resizable_jobs():
     rows = (report_row(), report_row(Action.FLAG), report_row(Action.GROW, 16), report_row(state="PENDING"))
-    assert Report(rows=rows, waiting=1).summary == (
+    assert JobsReport(rows=rows, waiting=1).summary == (
         "3 GPU jobs run on 24 GPUs, 1 wait; 1 flagged, another size recommended for 1"
     )
 
 
 def test_the_document_holds_every_job_and_resize():
-    report = document(Report(rows=(report_row(Action.SHRINK, 4, steps=120),), intents=(INTENT,)))
+    report = document(JobsReport(rows=(report_row(Action.SHRINK, 4, steps=120),), intents=(INTENT,)))
     result = report.model_dump(mode="json", by_alias=True)
     (job,), (resize,) = result["jobs"], result["resizes"]
     assert (job["jobId"], job["action"], job["wantsGpus"], job["step"]) == (7, "shrink", 4, 120)
@@ -75,7 +75,7 @@ class Empty:
 def test_a_state_file_that_is_absent_or_out_of_reach_is_skipped(tmp_path):
     (tmp_path / "file").touch()
     for state in (tmp_path / "none.db", tmp_path / "file" / "state.db"):
-        assert look(Empty(), Settings(), slurm=Slurm(folder=tmp_path), state=state).intents == ()
+        assert look(Empty(), MonitorSettings(), slurm=Slurm(folder=tmp_path), state=state).intents == ()
 
 
 def test_a_monitor_with_an_unwritable_state_reports_it(tmp_path):

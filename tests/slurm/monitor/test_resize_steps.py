@@ -8,12 +8,18 @@ import pytest
 from rightsizer_engine.errors import InputError
 from rightsizer_slurm.cluster.jobs import SlurmJob
 from rightsizer_slurm.cluster.slurm_cli import SlurmError
-from rightsizer_slurm.monitor.intent_log import CLOSED, Intent, IntentLog, Kind, Stage
-from rightsizer_slurm.monitor.resize_steps import Resizer, Step, next_step
+from rightsizer_slurm.monitor.intent_log import CLOSED, Intent, IntentLog, IntentStage, Kind
+from rightsizer_slurm.monitor.resize_steps import JobResizer, ResizeStep, next_step
 
 JOB = SlurmJob(job_id=7, states=("RUNNING",), nodes=4, gpus=4, requeue=True, priority=9)
 GROW = Intent(
-    job_id=7, kind=Kind.REQUEUE, from_nodes=4, to_nodes=6, node_cores=8, restarts=0, stop_timeout_s=100.0
+    job_id=7,
+    kind=Kind.REQUEUE,
+    from_nodes=4,
+    to_nodes=6,
+    node_cores=8,
+    restarts=0,
+    stop_timeout_s=100.0,
 )
 SHRINK = replace(GROW, kind=Kind.SHRINK, to_nodes=2)
 HELD = replace(JOB, states=("PENDING",), priority=0, reason="JobHeldUser", restarts=1)
@@ -75,7 +81,7 @@ def carried_out(slurm, path, intent):
     for _ in range(20):
         try:
             while log.open():
-                Resizer(slurm, log, clock=itertools.count(1e12, 40.0).__next__).round()
+                JobResizer(slurm, log, clock=itertools.count(1e12, 40.0).__next__).round()
         except CrashError:
             log.close()
             log = IntentLog(path)
@@ -93,7 +99,7 @@ CUTS = [(cut, after) for cut in range(3) for after in (False, True)]
 def test_a_requeue_interrupted_anywhere_completes_and_signals_the_job_once(tmp_path, cut, after):
     slurm = SmallSlurm(cut=cut, after=after)
     done = carried_out(slurm, tmp_path / "state.db", GROW)
-    assert (done.stage, slurm.now.nodes, slurm.now.running) == (Stage.DONE, 6, True)
+    assert (done.stage, slurm.now.nodes, slurm.now.running) == (IntentStage.DONE, 6, True)
     assert slurm.given.count("ask") == 1
     assert slurm.now.restarts == 1
 
@@ -102,14 +108,14 @@ def test_a_requeue_interrupted_anywhere_completes_and_signals_the_job_once(tmp_p
 def test_a_shrink_cut_off_is_given_once(tmp_path, after):
     slurm = SmallSlurm(cut=0, after=after)
     done = carried_out(slurm, tmp_path / "state.db", SHRINK)
-    assert (done.stage, slurm.now.nodes) == (Stage.DONE, 2)
+    assert (done.stage, slurm.now.nodes) == (IntentStage.DONE, 2)
     assert slurm.given == ["shrink"]
 
 
 def test_a_size_that_slurm_refuses_releases_the_job_unchanged(tmp_path):
     slurm = SmallSlurm(refuse=("size",))
     done = carried_out(slurm, tmp_path / "state.db", GROW)
-    assert done.stage is Stage.FAILED
+    assert done.stage is IntentStage.FAILED
     assert "not available" in done.outcome
     assert (slurm.now.nodes, slurm.now.running) == (4, True)
 
@@ -125,26 +131,34 @@ def test_a_job_has_one_change_at_a_time(tmp_path):
 @pytest.mark.parametrize(
     ("intent", "job", "step"),
     [
-        (GROW, JOB, Step.ASK),
-        (GROW, None, Step.CLOSE),
-        (GROW, replace(JOB, states=("COMPLETED",)), Step.CLOSE),
-        (GROW, replace(HELD, priority=9, reason=""), Step.CLOSE),
-        (replace(GROW, stage=Stage.ASKED, changed_s=950.0, attempts=1), JOB, Step.WAIT),
-        (replace(GROW, stage=Stage.ASKED, changed_s=800.0, attempts=1), JOB, Step.ASK),
-        (replace(GROW, stage=Stage.ASKED, changed_s=800.0, attempts=2), JOB, Step.CLOSE),
-        (replace(GROW, stage=Stage.ASKED), replace(JOB, states=("RUNNING", "COMPLETING")), Step.WAIT),
-        (replace(GROW, stage=Stage.ASKED), replace(HELD, priority=9, reason="BeginTime"), Step.SIZE),
-        (replace(GROW, stage=Stage.ASKED), replace(JOB, restarts=1), Step.CLOSE),
-        (replace(GROW, stage=Stage.SIZED), replace(HELD, nodes=6), Step.RELEASE),
+        (GROW, JOB, ResizeStep.ASK),
+        (GROW, None, ResizeStep.CLOSE),
+        (GROW, replace(JOB, states=("COMPLETED",)), ResizeStep.CLOSE),
+        (GROW, replace(HELD, priority=9, reason=""), ResizeStep.CLOSE),
+        (replace(GROW, stage=IntentStage.ASKED, changed_s=950.0, attempts=1), JOB, ResizeStep.WAIT),
+        (replace(GROW, stage=IntentStage.ASKED, changed_s=800.0, attempts=1), JOB, ResizeStep.ASK),
+        (replace(GROW, stage=IntentStage.ASKED, changed_s=800.0, attempts=2), JOB, ResizeStep.CLOSE),
         (
-            replace(GROW, stage=Stage.RELEASED),
-            replace(HELD, nodes=6, priority=9, reason="Resources"),
-            Step.WAIT,
+            replace(GROW, stage=IntentStage.ASKED),
+            replace(JOB, states=("RUNNING", "COMPLETING")),
+            ResizeStep.WAIT,
         ),
-        (SHRINK, JOB, Step.SHRINK),
-        (SHRINK, replace(JOB, nodes=3), Step.CLOSE),
-        (replace(SHRINK, stage=Stage.ASKED, changed_s=990.0), JOB, Step.WAIT),
-        (replace(SHRINK, stage=Stage.ASKED, changed_s=9000.0, attempts=1), JOB, Step.SHRINK),
+        (
+            replace(GROW, stage=IntentStage.ASKED),
+            replace(HELD, priority=9, reason="BeginTime"),
+            ResizeStep.SIZE,
+        ),
+        (replace(GROW, stage=IntentStage.ASKED), replace(JOB, restarts=1), ResizeStep.CLOSE),
+        (replace(GROW, stage=IntentStage.SIZED), replace(HELD, nodes=6), ResizeStep.RELEASE),
+        (
+            replace(GROW, stage=IntentStage.RELEASED),
+            replace(HELD, nodes=6, priority=9, reason="Resources"),
+            ResizeStep.WAIT,
+        ),
+        (SHRINK, JOB, ResizeStep.SHRINK),
+        (SHRINK, replace(JOB, nodes=3), ResizeStep.CLOSE),
+        (replace(SHRINK, stage=IntentStage.ASKED, changed_s=990.0), JOB, ResizeStep.WAIT),
+        (replace(SHRINK, stage=IntentStage.ASKED, changed_s=9000.0, attempts=1), JOB, ResizeStep.SHRINK),
     ],
     ids=str,
 )
@@ -153,8 +167,8 @@ def test_the_next_step_follows_from_the_job(intent, job, step):
 
 
 def test_no_step_cancels():
-    assert not [step for step in Step if "cancel" in step]
-    assert set(CLOSED) == {Stage.DONE, Stage.FAILED, Stage.OVERTAKEN}
+    assert not [step for step in ResizeStep if "cancel" in step]
+    assert set(CLOSED) == {IntentStage.DONE, IntentStage.FAILED, IntentStage.OVERTAKEN}
 
 
 def test_the_same_notice_is_sent_once_a_day(tmp_path):

@@ -9,7 +9,7 @@ from rightsizer_launch.worker.progress import PROGRESS, Record, append
 from rightsizer_slurm.cluster.slurm_cli import Slurm
 from rightsizer_slurm.monitor import size_history, size_request
 from rightsizer_slurm.monitor.decide import history
-from rightsizer_slurm.monitor.intent_log import Intent, Kind, Stage
+from rightsizer_slurm.monitor.intent_log import Intent, IntentStage, Kind
 from rightsizer_slurm.monitor.monitor import failed_by
 from rightsizer_slurm.monitor.rollback import (
     JobStart,
@@ -152,7 +152,7 @@ def test_an_invalid_line_of_sizes_is_skipped(change):
 
 GROWN = Intent(
     number=3, job_id=7, kind=Kind.REQUEUE, from_nodes=2, to_nodes=4, node_cores=8, restarts=0,
-    stage=Stage.DONE, attempts=1, began_s=10.0,
+    stage=IntentStage.DONE, attempts=1, began_s=10.0,
 )  # fmt: skip
 
 
@@ -167,7 +167,7 @@ def test_the_monitor_counts_it_as_failed_and_takes_it_for_a_resize():
         ((GROWN,), (3,)),
         ((replace(GROWN, restarts=1),), ()),
         ((replace(GROWN, to_nodes=3),), ()),
-        ((GROWN, replace(GROWN, number=4, stage=Stage.FAILED)), ()),
+        ((GROWN, replace(GROWN, number=4, stage=IntentStage.FAILED)), ()),
         ((replace(GROWN, number=2), GROWN), (3,)),
     ],
     ids=["led-to-it", "later", "another-size", "known", "the-newest"],

@@ -12,7 +12,7 @@ import pytest
 from rightsizer_launch.worker.rendezvous import free_port
 from rightsizer_slurm.cluster.slurm_cli import Slurm
 from rightsizer_slurm.monitor.metrics import SweepMetrics
-from rightsizer_slurm.monitor.monitor import Settings, alone
+from rightsizer_slurm.monitor.monitor import MonitorSettings, alone
 from rightsizer_slurm.monitor.service import MonitorOptions, run_in_daemon, sweeps
 
 SCONTROL = '#!/bin/sh\n[ "$2" = config ] && echo "ClusterName = lab"\nexit 0\n'
@@ -42,7 +42,7 @@ def served(port: int) -> str:
 def test_it_waits_while_another_monitor_acts_and_then_works_and_ends(slurm: Slurm, tmp_path: Path) -> None:
     port, ended, state = free_port(), threading.Event(), tmp_path / "state.db"
     options = MonitorOptions(
-        settings=Settings(every_s=0.05), state=state, backend="commands", metrics=("127.0.0.1", port)
+        settings=MonitorSettings(every_s=0.05), state=state, backend="commands", metrics=("127.0.0.1", port)
     )
     thread = threading.Thread(target=run_in_daemon, args=(options, slurm, ended))
     with alone(state):
@@ -77,7 +77,7 @@ def test_a_full_disk_is_one_line_and_the_next_sweep_runs(
     caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     monitor, metrics = OnFullDisk(), SweepMetrics(cluster="lab")
-    twice = MonitorOptions(settings=Settings(every_s=0.0), state=tmp_path / "state.db", sweeps=2)
+    twice = MonitorOptions(settings=MonitorSettings(every_s=0.0), state=tmp_path / "state.db", sweeps=2)
     with caplog.at_level(logging.ERROR):
         sweeps(monitor, twice, metrics, lambda _: False)  # type: ignore[arg-type]
     assert (monitor.looks, [record.getMessage() for record in caplog.records]) == (

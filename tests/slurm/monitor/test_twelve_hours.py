@@ -14,8 +14,8 @@ from rightsizer_engine.resize.types import Action
 from rightsizer_slurm.cluster import runfile
 from rightsizer_slurm.cluster.jobs import SlurmJob
 from rightsizer_slurm.cluster.slurm_cli import Slurm
-from rightsizer_slurm.cluster.snapshot import Node, Partition, SlurmCluster
-from rightsizer_slurm.monitor.intent_log import IntentLog, Kind, Stage
+from rightsizer_slurm.cluster.snapshot import Partition, SlurmCluster, SlurmNode
+from rightsizer_slurm.monitor.intent_log import IntentLog, IntentStage, Kind
 from rightsizer_slurm.monitor.monitor import Monitor
 from rightsizer_slurm.monitor.settings import options_of
 
@@ -107,7 +107,7 @@ class Simulated:
         return (self.job, waiting) if self.now_s >= self.pressed_from_s else (self.job,)
 
     def cluster(self):
-        nodes = tuple(Node(name=f"n{i}", gpu="h100", gpus=1) for i in range(8))
+        nodes = tuple(SlurmNode(name=f"n{i}", gpu="h100", gpus=1) for i in range(8))
         return SlurmCluster(
             partitions=(Partition(name="h100", nodes=tuple(n.name for n in nodes)),), nodes=nodes
         )
@@ -180,21 +180,21 @@ def watched(cluster, *, act="requeue", hours=12):
 def test_a_late_job_is_requeued_at_a_larger_size_within_the_hour(simulated):
     cluster = simulated(nodes=2, pace=1.3)
     decisions, resizes = watched(cluster, hours=4)
-    assert [(r.from_nodes, r.to_nodes, r.stage) for r in resizes] == [(2, 4, Stage.DONE)]
+    assert [(r.from_nodes, r.to_nodes, r.stage) for r in resizes] == [(2, 4, IntentStage.DONE)]
     assert decisions[0][0] < 1.0, "growing needs half an hour after the warm-up"
 
 
 def test_a_job_that_opened_small_and_is_late_grows_once_at_the_first_look(simulated):
     cluster = simulated(nodes=2, pace=1.3, first_look_s=1200.0)
     _, resizes = watched(cluster, hours=4)
-    assert [(r.from_nodes, r.to_nodes, r.stage) for r in resizes] == [(2, 4, Stage.DONE)]
+    assert [(r.from_nodes, r.to_nodes, r.stage) for r in resizes] == [(2, 4, IntentStage.DONE)]
     assert 1200.0 <= resizes[0].began_s - START_S < 1500.0
 
 
 def test_a_job_that_opened_small_grows_once_and_ends_before_its_deadline(simulated):
     cluster = simulated(nodes=2, pace=1.3, first_look_s=1200.0, hours=10)
     _, resizes = watched(cluster, hours=12)
-    assert [(r.from_nodes, r.to_nodes, r.stage) for r in resizes] == [(2, 4, Stage.DONE)]
+    assert [(r.from_nodes, r.to_nodes, r.stage) for r in resizes] == [(2, 4, IntentStage.DONE)]
     assert (cluster.job.state, cluster.begins_s < START_S + 10 * HOUR_S) == ("COMPLETED", True)
 
 
@@ -204,7 +204,7 @@ def test_an_early_job_is_recommended_a_smaller_size_and_shrinks_once_others_wait
     first_hour, first = decisions[0]
     assert (first.action, first.withheld) == (Action.SHRINK, "no other job waits for GPUs")
     assert 3.0 < first_hour < 3.5, "shrinking needs two checkpoint intervals"
-    assert [(r.from_nodes, r.to_nodes, r.stage) for r in resizes] == [(4, 2, Stage.DONE)]
+    assert [(r.from_nodes, r.to_nodes, r.stage) for r in resizes] == [(4, 2, IntentStage.DONE)]
     assert 6.0 <= (resizes[0].began_s - START_S) / HOUR_S < 6.1
 
 

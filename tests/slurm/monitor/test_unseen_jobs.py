@@ -8,7 +8,7 @@ from rightsizer_slurm.cluster.jobs import SlurmJob
 from rightsizer_slurm.cluster.snapshot import SlurmCluster
 from rightsizer_slurm.monitor.gpu_metrics import reader
 from rightsizer_slurm.monitor.intent_log import IntentLog
-from rightsizer_slurm.monitor.monitor import Monitor, Settings
+from rightsizer_slurm.monitor.monitor import Monitor, MonitorSettings
 from rightsizer_telemetry.client import PrometheusSettings
 from rightsizer_telemetry.readings import shown
 
@@ -30,7 +30,7 @@ class Still:
 
 
 def looked(tmp_path, metrics):
-    (line,) = Monitor(Still(), IntentLog(tmp_path / "j.db"), Settings(), metrics=metrics).look()
+    (line,) = Monitor(Still(), IntentLog(tmp_path / "j.db"), MonitorSettings(), metrics=metrics).look()
     return line
 
 

@@ -9,7 +9,7 @@ from rightsizer_api import loads, sizing
 from rightsizer_engine.errors import InputError
 from rightsizer_engine.search.types import NoPlan
 from rightsizer_slurm.cluster.pools import pools
-from rightsizer_slurm.cluster.snapshot import Node, Partition, SlurmCluster
+from rightsizer_slurm.cluster.snapshot import Partition, SlurmCluster, SlurmNode
 from rightsizer_slurm.sbatch.batch_script import (
     BatchSettings,
     batch_options,
@@ -42,8 +42,8 @@ CLUSTER = SlurmCluster(
         Partition(name="a100", nodes=("a1",), max_time_s=2 * 86_400.0, accounts=("nlp",)),
     ),
     nodes=(
-        *(Node(name=f"n{i}", gpu="h100", gpus=8, gpus_used=8 * (i == 4), cpus=64) for i in range(1, 5)),
-        Node(name="a1", gpu="a100", gpus=4, cpus=32),
+        *(SlurmNode(name=f"n{i}", gpu="h100", gpus=8, gpus_used=8 * (i == 4), cpus=64) for i in range(1, 5)),
+        SlurmNode(name="a1", gpu="a100", gpus=4, cpus=32),
     ),
 )
 PLACE = BatchSettings(

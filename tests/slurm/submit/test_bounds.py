@@ -13,7 +13,7 @@ from rightsizer_slurm.cluster.comment import parse, plan_of
 from rightsizer_slurm.cluster.config import SiteConfig
 from rightsizer_slurm.cluster.snapshot import SlurmCluster
 from rightsizer_slurm.submit.held_jobs import changes
-from rightsizer_slurm.submit.protocol import SizingRequest, SizingResponse, Verdict
+from rightsizer_slurm.submit.protocol import SizingRequest, SizingResponse, SizingVerdict
 from rightsizer_slurm.submit.response import respond
 
 NOW = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
@@ -98,7 +98,7 @@ def violations(asked: SizingRequest, update: Mapping[str, str]) -> list[str]:
 def test_no_size_exceeds_what_its_user_wrote(cluster: SlurmCluster, asked: SizingRequest) -> None:
     response = placed(asked, cluster)
     assert response.code != "fault", response.say
-    if response.verdict is Verdict.OK:
+    if response.verdict is SizingVerdict.OK:
         update = dict(pair.split("=", 1) for pair in changes(asked, response))
         assert violations(asked, update) == [], (update, response.say)
 
@@ -119,12 +119,12 @@ def test_a_size_is_on_the_nodes_that_were_priced(cluster, options, nodes, gres) 
 @pytest.mark.parametrize("options", [{"gres": "gres:gpu:0"}, {"tres_per_job": "gres:gpu:h100:0"}], ids=str)
 def test_no_gpus_means_none(cluster, options) -> None:
     response = placed(SizingRequest(comment=LORA, **options), cluster)
-    assert (response.verdict, "allows no GPU" in response.say) == (Verdict.REFUSE, True), response.say
+    assert (response.verdict, "allows no GPU" in response.say) == (SizingVerdict.REFUSE, True), response.say
 
 
 def test_gpus_of_two_types_are_not_added_up(cluster) -> None:
     response = placed(SizingRequest(comment=LORA, gres="gres:gpu:h100:1,gres:gpu:a100:3"), cluster)
-    assert (response.verdict, "several types: a100, h100" in response.say) == (Verdict.KEEP, True)
+    assert (response.verdict, "several types: a100, h100" in response.say) == (SizingVerdict.KEEP, True)
 
 
 def test_a_time_limit_is_at_least_the_users_time_min(cluster) -> None:

@@ -8,12 +8,12 @@ from rightsizer_slurm.cluster.backend_commands import SlurmCommands
 from rightsizer_slurm.cluster.jobs import SlurmJob
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
 from rightsizer_slurm.submit.held_jobs import adopt, changes, release_held_jobs
-from rightsizer_slurm.submit.protocol import SizingRequest, SizingResponse, Verdict
+from rightsizer_slurm.submit.protocol import SizingRequest, SizingResponse, SizingVerdict
 from rightsizer_slurm.submit.ticket_store import Ticket, TicketStore
 
 HELD = "rightsizer: model=x ticket=ab"
 RESPONSE = SizingResponse(
-    verdict=Verdict.OK,
+    verdict=SizingVerdict.OK,
     fields={"min_nodes": 3, "max_nodes": 3, "min_cpus": 192, "gres": "gpu:h100:8", "partition": "h100",
             "time_limit": 90, "admin_comment": "[rightsizer/1 nodes=3]"},
 )  # fmt: skip
@@ -175,10 +175,10 @@ def test_a_job_that_the_plugin_held_by_itself_gets_one_ticket(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("verdict", "batch", "verbs"),
     [
-        (Verdict.REFUSE, True, ["update", "7"]),
-        (Verdict.REFUSE, False, ["update", "notify", "7"]),
-        (Verdict.KEEP, True, ["update", "release"]),
-        (Verdict.KEEP, False, ["update", "notify", "release"]),
+        (SizingVerdict.REFUSE, True, ["update", "7"]),
+        (SizingVerdict.REFUSE, False, ["update", "notify", "7"]),
+        (SizingVerdict.KEEP, True, ["update", "release"]),
+        (SizingVerdict.KEEP, False, ["update", "notify", "release"]),
     ],
     ids=["refused batch", "refused salloc", "unsized batch", "unsized salloc"],
 )

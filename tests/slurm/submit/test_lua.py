@@ -21,7 +21,7 @@ import pytest
 from rightsizer_engine.errors import RightsizerError
 from rightsizer_slurm.cluster.comment import LONGEST, parse, plan_of
 from rightsizer_slurm.sbatch.directives import requeues
-from rightsizer_slurm.submit.protocol import SizingResponse, Verdict, parse_request, response_text
+from rightsizer_slurm.submit.protocol import SizingResponse, SizingVerdict, parse_request, response_text
 
 SOURCES = Path(__file__).resolve().parents[3] / "slurm/rightsizer_slurm/data"
 VERSIONS = {"5.1": lupa.lua51, "5.2": lupa.lua52, "5.3": lupa.lua53, "5.4": lupa.lua54}
@@ -52,7 +52,7 @@ def test_every_file_is_lua_of_this_version(path: Path, module: Any) -> None:
 def test_a_response_of_the_daemon_is_applied_and_printed(slurmctld: Any) -> None:
     fields: dict[str, int | str] = {"min_nodes": 2, "max_nodes": 2, "gres": "gpu:h100:8", "partition": "h100"}
     response = SizingResponse(
-        verdict=Verdict.OK, say="two nodes", fields=fields, variables={"RIGHTSIZER_TP": "8"}
+        verdict=SizingVerdict.OK, say="two nodes", fields=fields, variables={"RIGHTSIZER_TP": "8"}
     )
     slurmctld.response = response_text(response)
     code, job = slurmctld.submit(comment=GOOD)
@@ -95,7 +95,7 @@ def test_without_a_valid_response_the_job_is_unchanged_and_only_a_timeout_pauses
 def test_a_response_beyond_the_user_s_options_is_rejected(
     slurmctld: Any, fields: dict[str, Any], excess: dict[str, int | str]
 ) -> None:
-    slurmctld.response = response_text(SizingResponse(verdict=Verdict.OK, fields=excess))
+    slurmctld.response = response_text(SizingResponse(verdict=SizingVerdict.OK, fields=excess))
     _, job = slurmctld.submit(comment=GOOD, **fields)
     assert {key: job[key] for key in fields} == fields
     assert "the answer exceeds your" in slurmctld.messages[0]
@@ -104,7 +104,7 @@ def test_a_response_beyond_the_user_s_options_is_rejected(
 def test_a_refusal_refuses_and_in_the_mode_warn_only_prints(slurmctld_of: Callable[..., Any]) -> None:
     for mode, code in (("size", -1), ("warn", 0)):
         host = slurmctld_of(config=f"mode = {mode}\n")
-        host.response = response_text(SizingResponse(verdict=Verdict.REFUSE, say="no plan"))
+        host.response = response_text(SizingResponse(verdict=SizingVerdict.REFUSE, say="no plan"))
         assert host.submit(comment=GOOD)[0] == code
         assert "no plan" in host.messages[0]
 
@@ -244,7 +244,7 @@ def fuzzed(host: Any, text: str) -> None:
     host.messages.clear()
     host.requests.clear()
     host.logged.clear()
-    host.response = response_text(SizingResponse(verdict=Verdict.KEEP, say=text))
+    host.response = response_text(SizingResponse(verdict=SizingVerdict.KEEP, say=text))
     code, job = host.submit(comment=text.encode("latin-1", errors="replace").decode("latin-1"))
     assert code in {0, -1}
     assert (job["min_nodes"], dict(job["environment"])) == (NO_VALUE, {})

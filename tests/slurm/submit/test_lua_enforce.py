@@ -11,7 +11,7 @@ import lupa.lua53
 import lupa.lua54
 import pytest
 
-from rightsizer_slurm.submit.protocol import SizingResponse, Verdict, response_text
+from rightsizer_slurm.submit.protocol import SizingResponse, SizingVerdict, response_text
 
 GOOD = "rightsizer: model=llama-3.1-8b tokens=1B deadline=72h"
 ENFORCE = "mode = size\n[partition p]\nmode = enforce\n"
@@ -35,7 +35,7 @@ def test_enforce_lets_only_sized_gpu_jobs_pass(
 ) -> None:
     host = slurmctld_of(config=ENFORCE)
     plain = fields.get("comment") == "rightsizer: run=x"
-    host.response = response_text(SizingResponse(verdict=Verdict.REFUSE if plain else Verdict.OK))
+    host.response = response_text(SizingResponse(verdict=SizingVerdict.REFUSE if plain else SizingVerdict.OK))
     assert host.submit(**({"partition": "p", "shared": 65534.0} | fields))[0] == code
 
 
@@ -92,7 +92,7 @@ FAULTS: dict[str, Callable[[Any], Any]] = {
     "long configuration": lambda host: host.conf.write_text("mode = size\n" + "#" * 70_000),
     "unreadable configuration": lambda host: (host.conf.unlink(), host.conf.mkdir()),
 }
-FAULT = response_text(SizingResponse(verdict=Verdict.KEEP, say="internal error", code="fault"))
+FAULT = response_text(SizingResponse(verdict=SizingVerdict.KEEP, say="internal error", code="fault"))
 JOB = {"comment": GOOD, "gres": "gpu:8", "min_nodes": 2.0}
 
 

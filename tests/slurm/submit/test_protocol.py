@@ -8,7 +8,7 @@ from rightsizer_engine.errors import InputError
 from rightsizer_slurm.submit.protocol import (
     SizingRequest,
     SizingResponse,
-    Verdict,
+    SizingVerdict,
     parse_request,
     response_text,
 )
@@ -59,7 +59,7 @@ def test_any_bytes_are_a_request_or_an_input_error(data: bytes) -> None:
 @given(st.text(max_size=300), st.text(max_size=50))
 def test_no_text_can_add_a_line_to_a_response(say: str, value: str) -> None:
     response = SizingResponse(
-        verdict=Verdict.OK, say=say, fields={"gres": value}, variables={"RIGHTSIZER_X": value}
+        verdict=SizingVerdict.OK, say=say, fields={"gres": value}, variables={"RIGHTSIZER_X": value}
     )
     lines = response_text(response).decode("ascii").split("\n")
     assert [line.split("=")[0] for line in lines] == [

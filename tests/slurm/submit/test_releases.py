@@ -11,13 +11,13 @@ from rightsizer_slurm.cluster.backend_commands import SlurmCommands
 from rightsizer_slurm.cluster.config import SiteConfig
 from rightsizer_slurm.cluster.jobs import SlurmJob
 from rightsizer_slurm.cluster.slurm_cli import Slurm
-from rightsizer_slurm.submit.protocol import SizingRequest, SizingResponse, Verdict
+from rightsizer_slurm.submit.protocol import SizingRequest, SizingResponse, SizingVerdict
 from rightsizer_slurm.submit.releases import Releases
 from rightsizer_slurm.submit.ticket_store import Ticket, TicketStore
 
 SHIPPED = SiteConfig()
 LIMIT_S = SHIPPED.hold_limit_s
-KEEP = SizingResponse(verdict=Verdict.KEEP, say="as written")
+KEEP = SizingResponse(verdict=SizingVerdict.KEEP, say="as written")
 
 
 class Queue(SlurmCommands):
@@ -147,7 +147,7 @@ def test_a_fault_in_one_ticket_releases_its_job_and_the_others(lab: Callable[...
     for number in (7, 8):
         at.hold(number)
         at.respond(number)
-    broken = SizingResponse(verdict=Verdict.OK, fields={"max_nodes": "many"})
+    broken = SizingResponse(verdict=SizingVerdict.OK, fields={"max_nodes": "many"})
     at.state.set_response("7a0", broken)
     at.releases.round()
     assert (at.released(), at.state.tickets()) == ([7, 8], ())
@@ -191,7 +191,7 @@ def test_a_job_without_gpus_and_without_a_note_of_its_missing_size_ends(
     if response is None:
         at.releases.end()
     else:
-        broken = SizingResponse(verdict=Verdict.OK, fields={"max_nodes": "many"})
+        broken = SizingResponse(verdict=SizingVerdict.OK, fields={"max_nodes": "many"})
         at.state.set_response("7a0", broken if isinstance(response, str) else response)
         at.releases.round()
     assert (at.released(), "7" in at.told().splitlines()) == (([], True) if ends else ([7], False))
@@ -237,16 +237,16 @@ def test_where_nothing_may_run_unsized_jobs_wait_for_a_daemon_and_end_after_the_
 
 
 @pytest.mark.parametrize("site", [SHIPPED, SiteConfig(partitions={"p": "enforce"})], ids=["size", "enforce"])
-@pytest.mark.parametrize("verdict", [Verdict.OK, Verdict.KEEP, Verdict.REFUSE])
+@pytest.mark.parametrize("verdict", [SizingVerdict.OK, SizingVerdict.KEEP, SizingVerdict.REFUSE])
 def test_a_size_that_slurm_refuses_opens_no_enforced_partition(
-    lab: Callable[..., Lab], site: SiteConfig, verdict: Verdict
+    lab: Callable[..., Lab], site: SiteConfig, verdict: SizingVerdict
 ) -> None:
     at = lab(site=site, refuses="NumNodes")
     at.hold(7, partition="p")
     sized = SizingResponse(verdict=verdict, say="because", fields={"max_nodes": 2, "gres": "gpu:h100:8"})
     at.state.set_response("7a0", sized)
     at.releases.round()
-    refused = verdict is Verdict.REFUSE or site is not SHIPPED
+    refused = verdict is SizingVerdict.REFUSE or site is not SHIPPED
     assert (at.released(), "7" in at.told().splitlines()) == (([], True) if refused else ([7], False))
     assert at.state.tickets() == ()
 

@@ -10,7 +10,7 @@ from rightsizer_api.resources import Deadline
 from rightsizer_slurm.cluster.comment import parse, plan_of
 from rightsizer_slurm.cluster.config import SiteConfig
 from rightsizer_slurm.submit.constraints import with_spec
-from rightsizer_slurm.submit.protocol import SizingRequest, Verdict
+from rightsizer_slurm.submit.protocol import SizingRequest, SizingVerdict
 from rightsizer_slurm.submit.response import respond
 
 LORA = "rightsizer: model=llama-3.1-8b method=lora tokens=50M deadline=24h"
@@ -26,7 +26,7 @@ def response_to(cluster, comment=LORA, site=SiteConfig(), **options):  # noqa: B
 
 def test_a_size_sets_nodes_gres_tasks_time_and_never_tasks_per_node(cluster) -> None:
     response = response_to(cluster)
-    assert response.verdict is Verdict.OK
+    assert response.verdict is SizingVerdict.OK
     assert (response.fields["min_nodes"], response.fields["max_nodes"], response.fields["num_tasks"]) == (
         1,
         1,
@@ -56,7 +56,7 @@ def test_what_the_user_wrote_bounds_the_size(cluster, options, fields) -> None:
 def test_a_time_limit_of_the_users_own_stays(cluster) -> None:
     assert "time_limit" not in response_to(cluster, time_limit=1200).fields
     refused = response_to(cluster, time_limit=1)
-    assert (refused.verdict, "[within a time limit of 1m]" in refused.say) == (Verdict.REFUSE, True)
+    assert (refused.verdict, "[within a time limit of 1m]" in refused.say) == (SizingVerdict.REFUSE, True)
 
 
 @pytest.mark.parametrize(
@@ -67,14 +67,17 @@ def test_no_time_limit_is_longer_than_slurm_counts(cluster, tokens, sized) -> No
     endless = tuple(dataclasses.replace(each, max_time_s=None) for each in cluster.partitions)
     comment = f"rightsizer: model=llama-3.1-8b method=lora tokens={tokens}"
     response = response_to(dataclasses.replace(cluster, partitions=endless), comment)
-    assert (response.verdict is Verdict.OK, response.verdict is Verdict.REFUSE) == (sized, not sized)
+    assert (response.verdict is SizingVerdict.OK, response.verdict is SizingVerdict.REFUSE) == (
+        sized,
+        not sized,
+    )
     assert response.fields.get("time_limit", 1) < 2**31 / 60
 
 
 def test_nodes_that_are_away_are_waited_for(cluster) -> None:
     away = dataclasses.replace(cluster, nodes=tuple(dataclasses.replace(n, up=False) for n in cluster.nodes))
     response = response_to(away)
-    assert (response.verdict, "waits until they are free" in response.say) == (Verdict.OK, True)
+    assert (response.verdict, "waits until they are free" in response.say) == (SizingVerdict.OK, True)
 
 
 def test_a_partition_whose_mode_is_off_is_not_chosen(cluster) -> None:
@@ -82,7 +85,7 @@ def test_a_partition_whose_mode_is_off_is_not_chosen(cluster) -> None:
 
 
 def test_a_plan_file_is_requested_by_its_path(cluster) -> None:
-    assert response_to(cluster, comment="rightsizer: plan=/x.yaml").verdict is Verdict.OK
+    assert response_to(cluster, comment="rightsizer: plan=/x.yaml").verdict is SizingVerdict.OK
 
 
 @pytest.mark.parametrize(
@@ -96,7 +99,7 @@ def test_a_plan_file_is_requested_by_its_path(cluster) -> None:
 )
 def test_a_refusal_names_the_fault(cluster, comment, options, message) -> None:
     response = response_to(cluster, comment=comment, **options)
-    assert response.verdict is Verdict.REFUSE
+    assert response.verdict is SizingVerdict.REFUSE
     assert message in response.say
 
 
@@ -119,7 +122,7 @@ def test_gres_types_are_gpus_by_the_sites_map(cluster, gres, names, partition) -
 
 def test_a_refusal_names_the_partition_with_the_longest_time_limit(cluster) -> None:
     response = response_to(cluster, comment="rightsizer: model=llama-3.1-8b tokens=500B")
-    assert response.verdict is Verdict.REFUSE
+    assert response.verdict is SizingVerdict.REFUSE
     assert "32 H100-SXM5-80GB (4 nodes)" in response.say
 
 
@@ -153,7 +156,7 @@ SAVES = f"{LONG} launch.checkpoint.path=/ckpt"
 )
 def test_the_note_on_the_time_limit_is_accurate(cluster, comment, options, said) -> None:
     response = response_to(cluster, comment=comment, **options)
-    assert (response.verdict, said in response.say) == (Verdict.OK, True), response.say
+    assert (response.verdict, said in response.say) == (SizingVerdict.OK, True), response.say
     assert "saved and requeued" not in response.say
     ends = "which ends it" in response.say
     assert ("ends at its time limit, before the training" in str(response.fields["admin_comment"])) == ends
@@ -161,7 +164,9 @@ def test_the_note_on_the_time_limit_is_accurate(cluster, comment, options, said)
 
 def test_no_job_continues_after_a_deadline(cluster) -> None:
     response = response_to(cluster, comment=SAVES, max_nodes=1, requeues=1, deadline="now+2hours")
-    assert (response.verdict, "2h of --deadline" in response.say) == (Verdict.REFUSE, True), response.say
+    assert (response.verdict, "2h of --deadline" in response.say) == (SizingVerdict.REFUSE, True), (
+        response.say
+    )
 
 
 def test_a_limit_beyond_the_deadline_is_lowered_to_it(cluster) -> None:
@@ -172,12 +177,12 @@ def test_a_limit_beyond_the_deadline_is_lowered_to_it(cluster) -> None:
 @pytest.mark.parametrize(
     ("options", "verdict", "said"),
     [
-        ({"gres": "gpu:h100:8", "max_nodes": 1}, Verdict.OK, "its plan needs 8 GPUs, the job has 8"),
-        ({"gres": "gpu:4", "min_nodes": 1}, Verdict.OK, "the job has 4"),
-        ({"gres": "gpu:h100:1", "num_tasks": 1, "time_limit": 30}, Verdict.OK, "the job has 1"),
-        ({"gres": "gpu:h100:8", "max_nodes": 2}, Verdict.REFUSE, "asks for 16 GPUs, its plan needs 8"),
-        ({"tres_per_job": "gres:gpu:16"}, Verdict.REFUSE, "asks for 16 GPUs"),
-        ({"gres": "gpu:1", "max_nodes": 2, "exclusive": 0}, Verdict.REFUSE, "asks for 16 GPUs"),
+        ({"gres": "gpu:h100:8", "max_nodes": 1}, SizingVerdict.OK, "its plan needs 8 GPUs, the job has 8"),
+        ({"gres": "gpu:4", "min_nodes": 1}, SizingVerdict.OK, "the job has 4"),
+        ({"gres": "gpu:h100:1", "num_tasks": 1, "time_limit": 30}, SizingVerdict.OK, "the job has 1"),
+        ({"gres": "gpu:h100:8", "max_nodes": 2}, SizingVerdict.REFUSE, "asks for 16 GPUs, its plan needs 8"),
+        ({"tres_per_job": "gres:gpu:16"}, SizingVerdict.REFUSE, "asks for 16 GPUs"),
+        ({"gres": "gpu:1", "max_nodes": 2, "exclusive": 0}, SizingVerdict.REFUSE, "asks for 16 GPUs"),
     ],
 )
 def test_a_job_of_rightsizer_sbatch_keeps_its_size_unless_its_plan_needs_less(
@@ -187,7 +192,9 @@ def test_a_job_of_rightsizer_sbatch_keeps_its_size_unless_its_plan_needs_less(
     response = response_to(cluster, comment, partition="h100", **options)
     assert (response.verdict, said in response.say) == (verdict, True), response.say
     assert set(response.fields) <= {"admin_comment"}
-    assert verdict is Verdict.REFUSE or "[rightsizer/1 nodes=1 gpus=" in response.fields["admin_comment"]
+    assert (
+        verdict is SizingVerdict.REFUSE or "[rightsizer/1 nodes=1 gpus=" in response.fields["admin_comment"]
+    )
 
 
 def test_whole_nodes_are_of_the_kind_that_was_chosen_without(cluster) -> None:

@@ -12,12 +12,12 @@ import pytest
 
 from rightsizer_slurm.cluster.config import SiteConfig
 from rightsizer_slurm.cluster.snapshot import SlurmCluster
-from rightsizer_slurm.submit.protocol import SizingRequest, SizingResponse, Verdict
+from rightsizer_slurm.submit.protocol import SizingRequest, SizingResponse, SizingVerdict
 from rightsizer_slurm.submit.server import Server
 from rightsizer_slurm.submit.ticket_store import TicketStore
 
 GOOD = b"comment=rightsizer: model=gpt2 tokens=1B"
-OK = SizingResponse(verdict=Verdict.OK, say="sized", fields={"min_nodes": 1})
+OK = SizingResponse(verdict=SizingVerdict.OK, say="sized", fields={"min_nodes": 1})
 
 
 def request(*lines: bytes) -> bytes:

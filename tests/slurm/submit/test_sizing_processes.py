@@ -12,7 +12,7 @@ from rightsizer_launch.bounded.process import Limits
 from rightsizer_slurm.cluster.accounting_limits import AccountingLimits
 from rightsizer_slurm.cluster.config import SiteConfig
 from rightsizer_slurm.cluster.snapshot import SlurmCluster
-from rightsizer_slurm.submit.protocol import SizingRequest, Verdict
+from rightsizer_slurm.submit.protocol import SizingRequest, SizingVerdict
 from rightsizer_slurm.submit.sizing_processes import SizingProcesses, SizingTask
 
 LORA = "rightsizer: model=llama-3.1-8b method=lora tokens=50M deadline=24h"
@@ -38,7 +38,7 @@ def task(cluster: SlurmCluster, comment: str) -> SizingTask:
 
 
 def test_a_request_is_sized_in_a_child(processes: SizingProcesses, cluster: SlurmCluster) -> None:
-    assert processes(task(cluster, LORA)).verdict is Verdict.OK
+    assert processes(task(cluster, LORA)).verdict is SizingVerdict.OK
 
 
 @pytest.mark.parametrize("path", ["/tmp", "/dev/zero", "/proc/self/mem", "/nowhere"])  # noqa: S108
@@ -46,7 +46,7 @@ def test_a_path_that_is_no_plan_is_refused(
     processes: SizingProcesses, cluster: SlurmCluster, path: str
 ) -> None:
     refused = processes(task(cluster, f"rightsizer: plan={path}"))
-    assert (refused.verdict, refused.say.startswith(f"plan: '{path}'")) == (Verdict.REFUSE, True)
+    assert (refused.verdict, refused.say.startswith(f"plan: '{path}'")) == (SizingVerdict.REFUSE, True)
 
 
 def test_a_plan_of_a_thousand_million_laughs_is_refused_or_ends_its_child_only(
@@ -57,13 +57,13 @@ def test_a_plan_of_a_thousand_million_laughs_is_refused_or_ends_its_child_only(
     lines += [f"{one}: &{one} [{', '.join([f'*{last}'] * 9)}]" for last, one in itertools.pairwise(names)]
     (tmp_path / "laughs.yaml").write_text("\n".join(lines))
     said = processes(task(cluster, f"rightsizer: plan={tmp_path}/laughs.yaml"))
-    assert said.verdict in (Verdict.REFUSE, Verdict.KEEP)
-    assert processes(task(cluster, LORA)).verdict is Verdict.OK
+    assert said.verdict in (SizingVerdict.REFUSE, SizingVerdict.KEEP)
+    assert processes(task(cluster, LORA)).verdict is SizingVerdict.OK
 
 
 @pytest.mark.slow
 def test_a_request_that_ends_its_child_leaves_its_job_unchanged(cluster: SlurmCluster) -> None:
     small = SizingProcesses(1, limits=Limits(memory_bytes=64 * MIB, keep_bytes=64 * MIB, time_s=20.0))
     said = small(task(cluster, "rightsizer: model=mixtral-8x7b tokens=2B deadline=72h"))
-    assert (said.verdict, said.code) == (Verdict.KEEP, "fault")
+    assert (said.verdict, said.code) == (SizingVerdict.KEEP, "fault")
     small.close()

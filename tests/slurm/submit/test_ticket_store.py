@@ -4,12 +4,12 @@ from pathlib import Path
 import pytest
 
 from rightsizer_engine.errors import InputError
-from rightsizer_slurm.submit.protocol import SizingRequest, SizingResponse, Verdict
+from rightsizer_slurm.submit.protocol import SizingRequest, SizingResponse, SizingVerdict
 from rightsizer_slurm.submit.ticket_store import Ticket, TicketStore
 
 TICKET = Ticket(name="ab12", made_s=10.0, request=SizingRequest(comment="rightsizer: x", max_nodes=2))
 RESPONSE = SizingResponse(
-    verdict=Verdict.OK, say="two", fields={"min_nodes": 2}, variables={"RIGHTSIZER_TP": "1"}
+    verdict=SizingVerdict.OK, say="two", fields={"min_nodes": 2}, variables={"RIGHTSIZER_TP": "1"}
 )
 
 

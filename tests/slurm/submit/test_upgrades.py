@@ -14,12 +14,12 @@ import pytest
 
 from rightsizer_slurm.cluster.config import SiteConfig
 from rightsizer_slurm.cluster.snapshot import SlurmCluster
-from rightsizer_slurm.submit.protocol import SizingResponse, Verdict
+from rightsizer_slurm.submit.protocol import SizingResponse, SizingVerdict
 from rightsizer_slurm.submit.server import Server
 from rightsizer_slurm.submit.ticket_store import TicketStore
 
 GOOD = "rightsizer: model=llama-3.1-8b tokens=1B deadline=72h"
-OK = SizingResponse(verdict=Verdict.OK, say="two nodes", fields={"min_nodes": 2, "max_nodes": 2})
+OK = SizingResponse(verdict=SizingVerdict.OK, say="two nodes", fields={"min_nodes": 2, "max_nodes": 2})
 OLDER_DAEMON = (
     b"RIGHTSIZER 1 KEEP\nsay=question: 'RIGHTSIZER 2 SIZE': is not a request of this protocol\nEND\n"
 )

@@ -11,7 +11,7 @@ import pytest
 from rightsizer_slurm.cluster.config import SiteConfig
 from rightsizer_slurm.cluster.snapshot import SlurmCluster
 from rightsizer_slurm.submit.plan_files import read_small
-from rightsizer_slurm.submit.protocol import SizingRequest, SizingResponse, Verdict
+from rightsizer_slurm.submit.protocol import SizingRequest, SizingResponse, SizingVerdict
 from rightsizer_slurm.submit.server import Server
 from rightsizer_slurm.submit.ticket_store import TicketStore
 from rightsizer_slurm.submit.validation import Validator
@@ -45,7 +45,7 @@ def responses(
             server.update(cluster)
         asked = [SizingRequest(comment=comment, uid=os.getuid()) for comment in comments]
         found = [await server.respond(request) for request in asked]
-        held = [one for one in found if one.verdict is Verdict.HOLD]
+        held = [one for one in found if one.verdict is SizingVerdict.HOLD]
         assert len(state.tickets()) == len(held)
         state.close()
         return found
@@ -54,7 +54,7 @@ def responses(
 
 
 def unsized(_: object) -> SizingResponse:
-    return SizingResponse(verdict=Verdict.KEEP, say="too late")
+    return SizingResponse(verdict=SizingVerdict.KEEP, say="too late")
 
 
 WRONG = [
@@ -94,7 +94,7 @@ def test_a_wrong_comment_is_refused_at_its_submit(tmp_path: Path, cluster: Slurm
     comments = [f"rightsizer: {words}" for words, _ in WRONG]
     found = responses(tmp_path, *comments, cluster=cluster, validator=PATIENT)
     for response, (words, said) in zip(found, WRONG, strict=True):
-        assert (response.verdict, response.code) == (Verdict.REFUSE, "comment"), (words, response.say)
+        assert (response.verdict, response.code) == (SizingVerdict.REFUSE, "comment"), (words, response.say)
         assert said in response.say, words
 
 
@@ -122,7 +122,7 @@ def test_a_wrong_plan_file_is_refused_at_its_submit(tmp_path: Path, name: str) -
     path = tmp_path / "plan.yaml"
     path.write_bytes(FILES[name])
     (response,) = responses(tmp_path, f"rightsizer: plan={path}", validator=PATIENT)
-    assert (response.verdict, response.code) == (Verdict.REFUSE, "comment"), response.say
+    assert (response.verdict, response.code) == (SizingVerdict.REFUSE, "comment"), response.say
 
 
 @pytest.mark.parametrize("place", [Path.mkdir, os.mkfifo], ids=["folder", "pipe"])
@@ -137,7 +137,7 @@ def test_what_may_be_right_is_held(tmp_path: Path) -> None:
     (tmp_path / "large.yaml").write_text(PLAN + "#" * 20_000)
     plans = [f"rightsizer: plan={tmp_path}/{name}.yaml" for name in ("right", "large")]
     found = responses(tmp_path, "rightsizer: model=gpt2 tokens=1B", *plans)
-    assert [one.verdict for one in found] == [Verdict.HOLD] * 3
+    assert [one.verdict for one in found] == [SizingVerdict.HOLD] * 3
 
 
 def test_a_file_system_that_hangs_delays_no_submit(tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_a_file_system_that_hangs_delays_no_submit(tmp_path: Path) -> None:
     comments = [f"rightsizer: plan=/nfs/{number}" for number in range(20)]
     found = responses(tmp_path, *comments, "rightsizer: model=gpt2 tokens=10Q", validator=validator)
     ended.set()
-    assert [one.verdict for one in found] == [*[Verdict.HOLD] * 20, Verdict.REFUSE]
+    assert [one.verdict for one in found] == [*[SizingVerdict.HOLD] * 20, SizingVerdict.REFUSE]
 
 
 def test_files_are_read_again_after_those_that_hung(tmp_path: Path) -> None:

@@ -88,11 +88,11 @@ def _place(files: "Iterable[SiteFile]", etc: Path, *, write: bool, cli_filter: b
 
 def _check() -> int:
     """Print what the site lacks; 1 if something is missing."""
-    from rightsizer_slurm.install_check import Status, check
+    from rightsizer_slurm.install_check import FindingStatus, check
 
     findings = check()
     for finding in findings:
         typer.echo(finding.summary)
-    missing = sum(finding.status is Status.MISSING for finding in findings)
+    missing = sum(finding.status is FindingStatus.MISSING for finding in findings)
     typer.echo(f"{missing} things are missing" if missing else "nothing is missing")
     return 1 if missing else 0

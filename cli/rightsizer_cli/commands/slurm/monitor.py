@@ -54,7 +54,7 @@ def monitor(
     from rightsizer_engine.errors import InputError
     from rightsizer_engine.units import parse_duration_s
     from rightsizer_launch.running.limits import Tuning
-    from rightsizer_slurm.monitor.monitor import ActionLevel, Settings
+    from rightsizer_slurm.monitor.monitor import ActionLevel, MonitorSettings
     from rightsizer_slurm.monitor.service import BACKENDS, MonitorOptions, run
     from rightsizer_slurm.state_file import default_path
     from rightsizer_telemetry.client import PrometheusSettings
@@ -68,7 +68,7 @@ def monitor(
         warm_up_s=parse_duration_s(warm_up, field="--warm-up"),
         least_window_s=parse_duration_s(window, field="--window"),
     )
-    settings = Settings(
+    settings = MonitorSettings(
         level=ActionLevel(act),
         every_s=parse_duration_s(every, field="--every"),
         annotate=annotate,

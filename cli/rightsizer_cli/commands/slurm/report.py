@@ -37,7 +37,7 @@ def report(
     from rightsizer_slurm.cluster.slurm_cli import Slurm
     from rightsizer_slurm.cluster.untrusted_text import one_line
     from rightsizer_slurm.monitor import report as reports
-    from rightsizer_slurm.monitor.monitor import Settings
+    from rightsizer_slurm.monitor.monitor import MonitorSettings
     from rightsizer_slurm.state_file import default_path
     from rightsizer_telemetry.client import PrometheusSettings
 
@@ -47,7 +47,7 @@ def report(
         least_window_s=parse_duration_s(window, field="--window"),
     )
     access = PrometheusSettings(url=prometheus, token_file=token_file) if prometheus else None
-    settings = Settings(tuning=tuning)
+    settings = MonitorSettings(tuning=tuning)
     result = reports.look(
         SlurmCommands(slurm), settings, slurm=slurm, state=state or default_path(), prometheus=access
     )
