@@ -24,7 +24,7 @@ gc.disable()  # while tests are collected: next to nothing of that is garbage
 
 
 def pytest_collection_finish():
-    """What was imported and collected stays to the end: no garbage collection need look through it again."""
+    """Freeze imported and collected objects: no garbage collection need look through it again."""
     gc.freeze()
     gc.enable()
 

@@ -1,4 +1,4 @@
-"""What is written in a matplotlib figure, and where: for tests that nothing collides or is cut."""
+"""The texts of a matplotlib figure and their places: for tests that nothing collides or is cut."""
 
 import itertools
 

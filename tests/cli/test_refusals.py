@@ -1,4 +1,4 @@
-"""What the system refuses is one line and an exit code: every command, every option that writes.
+"""A refusal of the system is one line and an exit code: every command, every option that writes.
 
 Commands and options are those of the command line: a new one fails here until it is listed.
 """

@@ -253,7 +253,7 @@ def by_slurm(plan, option, gpus_per_node, directory):
 
 
 def started(case, directory):
-    """What each executor starts, with the directories of the framework's files made alike."""
+    """Each executor's command, with equal directories for the framework's files."""
     plan, option = plan_of(case.launch, **case.spec), option_of(case.layout)
     workers = [
         executor(plan, option, case.gpus_per_node, directory)

@@ -1,4 +1,4 @@
-"""A worker that only counts, to as many steps as its first argument says; sizes in the others do not work."""
+"""A worker that counts to the number of steps in its first argument; the sizes in the others fail."""
 
 import json
 import os

@@ -116,7 +116,7 @@ while not agent.should_stop():
 
 @pytest.mark.torchrun
 def test_a_plan_becomes_narrower_once_its_script_is_probed_on_both_workers(tmp_path, monkeypatch):
-    """The script steps 1.3 times as slowly as predicted; what it measured is what the next plan believes."""
+    """The script takes 1.3 times the predicted step time; the next plan uses the measurement."""
     monkeypatch.setenv(calibration.ENV_FILE, str(tmp_path / "calibration.json"))
     plan, executor = here(tmp_path, PACED)
     pace_s = 1.3 * executor.answer(plan).option.step_s

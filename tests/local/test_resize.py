@@ -70,7 +70,7 @@ def planned(workers=2, clusters=None):
 
 
 class Notes:
-    """A watcher that stops the run when `enough` says so."""
+    """A watcher that stops the run when `enough` returns True."""
 
     def __init__(self, stop, enough):
         self.stop, self.enough, self.notes = stop, enough, []

@@ -77,7 +77,7 @@ class Notes:
         self.notes.append(text)
 
     def update(self, _totals, _failures):
-        """Nothing is shown."""
+        """Show nothing."""
 
 
 class Advice:

@@ -24,7 +24,7 @@ class Noun:
 
 @immutable
 class Other:
-    """The same fields, another class."""
+    """Another class with equal fields."""
 
     name: str
     gpus: int = 8
@@ -33,7 +33,7 @@ class Other:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """What the standard library makes of it."""
+    """An equal class by the standard library."""
 
     name: str
     gpus: int = 8

@@ -137,7 +137,7 @@ def test_held_jobs_are_released_at_its_end_and_without_a_daemon(daemon, fake_slu
 
 
 def held_job(ticket: str) -> str:
-    """What squeue prints of the job with this ticket."""
+    """The output of squeue for the job with this ticket."""
     return f"""{{"jobs": [{{"job_id": 7, "name": "train", "user_id": 1000, "partition": "h100",
         "job_state": ["PENDING"], "state_reason": "JobHeldUser", "priority": {{"set": true, "number": 0}},
         "comment": "rightsizer: model=llama-3.1-8b ticket={ticket}"}}]}}"""

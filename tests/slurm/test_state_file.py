@@ -1,4 +1,4 @@
-"""One state file for the daemon and the monitor; files of earlier versions keep what they hold."""
+"""One state file for the daemon and the monitor; files of earlier versions keep their contents."""
 
 import sqlite3
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The client against answers of every kind; each test passes the function that answers."""
+"""The client with responses of every kind; each test passes the function that responds."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What a server knows of GPUs, from the families that a stand-in reports."""
+"""The GPU metrics of a server, by the families that a stand-in reports."""
 
 import httpx
 import pytest

@@ -1,4 +1,4 @@
-"""The page for whoever pays: what to do and what it saves, before anything else."""
+"""The page for the owner of the budget: what to do and what it saves, before anything else."""
 
 import re
 from dataclasses import replace

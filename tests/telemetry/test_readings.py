@@ -1,4 +1,4 @@
-"""Readings from the answers of a stand-in for Prometheus: one value for each family of each job."""
+"""Readings from the responses of a stand-in for Prometheus: one value for each family of each job."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""A stand-in for Prometheus, which several commands ask."""
+"""A stand-in for the Prometheus that several commands query."""
 
 import http.server
 import json

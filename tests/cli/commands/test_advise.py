@@ -152,7 +152,7 @@ def test_a_kubernetes_job_is_counted_by_its_running_pods():
 
 
 class Commands:
-    """Slurm's answers about one job."""
+    """Slurm's output about one job."""
 
     def __init__(self, job):
         self._job = job

@@ -23,7 +23,7 @@ PLAN = [
 
 @pytest.fixture
 def kept(tmp_path, monkeypatch):
-    """Where this test keeps what it measured."""
+    """The file of this test's measurements."""
     path = tmp_path / "data" / "calibration.json"
     monkeypatch.setenv("RIGHTSIZER_CALIBRATION", str(path))
     return path

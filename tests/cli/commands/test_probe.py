@@ -1,4 +1,4 @@
-"""`rightsizer probe`, with an executor that answers at once: what it refuses, records and says."""
+"""`rightsizer probe`, with an executor that finishes at once: what it refuses, records and says."""
 
 import json
 from dataclasses import replace
@@ -21,7 +21,7 @@ OPTIONS = ProbeOptions(limit_s=300.0)
 
 
 class Instant:
-    """Measures `slower` times what is predicted, with 12 s of start-up and 30 s of checkpoint."""
+    """Measures `slower` times the prediction, with 12 s of start-up and 30 s of checkpoint."""
 
     clusters = (lookup.cluster(H100),)
 

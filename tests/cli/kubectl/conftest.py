@@ -44,7 +44,7 @@ def says(plan, **conditions):
 
 
 class Server:
-    """A kubectl that answers from a list, and remembers what it was asked."""
+    """A kubectl that responds from a list and records its calls."""
 
     def __init__(self, *plans, events=(), nodes=()):
         self.plans, self.events, self.nodes, self.asked = list(plans), events, nodes, []

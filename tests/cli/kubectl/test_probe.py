@@ -105,7 +105,7 @@ def sized(plan):
 
 
 def measured(cluster):
-    """What the probe of PLAN measures in that cluster, and what it says."""
+    """The measurements and the output of the probe of PLAN in that cluster."""
     said, plan, now_s = [], validate(PLAN), [0.0]
 
     def sleep(seconds):

@@ -1,4 +1,4 @@
-"""What plan and explain print, in every form."""
+"""The output of plan and explain, in every form."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The answer says what the command prints."""
+"""The page's result equals the command's output."""
 
 import itertools
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The server answers this machine, and nobody who came by another name."""
+"""The server serves this machine only, under its own name."""
 
 import asyncio
 from functools import partial
@@ -21,7 +21,7 @@ def _warm():
 
 
 def computing(script: str) -> Engine:
-    """An engine whose answer is a script's, which has the query as its names; its processes know no tests."""
+    """An engine whose result comes from a script with the query as its names; its processes load no tests."""
     return Engine(partial(exec, script))
 
 

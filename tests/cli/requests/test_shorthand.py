@@ -1,4 +1,4 @@
-"""What people type is spelled out as plan fields."""
+"""Shorthand is expanded to plan fields."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Where measured runs are kept: found, read, added to and replaced whole."""
+"""The file of measured runs: found, read, added to and replaced whole."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What a probe runs: the fewest GPUs that tell, each doing what it would do in the plan."""
+"""The plan that a probe runs: the fewest GPUs that tell, each doing what it would do in the plan."""
 
 import json
 from dataclasses import replace

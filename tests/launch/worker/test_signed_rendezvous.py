@@ -20,7 +20,7 @@ pytestmark = pytest.mark.torchrun
 
 
 class Payload:
-    """What an attacker writes into the store: unpickled, it runs a command."""
+    """An attacker's value in the store: unpickled, it runs a command."""
 
     def __init__(self, proof: Path) -> None:
         self.proof = proof

@@ -1,4 +1,4 @@
-"""How a worker ended: by a code, a signal, or the kernel for want of memory (cgroup versions 1 and 2)."""
+"""Ends of a worker: by a code, a signal, or the kernel for want of memory (cgroup versions 1 and 2)."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""What the client sends, and what it makes of answers, against a stand-in for the API server."""
+"""The client's requests, and its reading of responses, with a stand-in for the API server."""
 
 import asyncio
 import base64

@@ -19,7 +19,7 @@ def allocated(uid, *devices):
 
 
 class FakeKubeClient:
-    """One node's slice, a claim of two of its devices by a pod, and what answers else."""
+    """One node's slice, and a pod's claim of two of its devices."""
 
     def __init__(self, versions=("v1beta1", "v1beta2", "v1"), expression=f"device.driver == '{CLASS}'"):
         self.versions, self.expression, self.asked = versions, expression, []

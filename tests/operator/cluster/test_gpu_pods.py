@@ -19,7 +19,7 @@ def pod(node, *, gpus=0, cpu="1"):
 
 
 class Kube:
-    """Lists these pods; of the namespaced kinds what it is given, else it refuses them."""
+    """Lists these pods and the given namespaced kinds; refuses all others."""
 
     def __init__(self, *pods, **namespaced):
         self.found = {"pods": pods, **namespaced}

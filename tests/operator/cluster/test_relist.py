@@ -7,7 +7,7 @@ from rightsizer_operator.cluster.relist import retry_when_busy
 
 
 def reader(*answers):
-    """A read that returns or raises these answers in turn."""
+    """A read that returns or raises these results in turn."""
     left = list(answers)
 
     async def read():

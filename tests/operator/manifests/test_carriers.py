@@ -1,4 +1,4 @@
-"""What carries a Job: the manifests, how the Job in them is read back, and a plan's life in each."""
+"""Carriers of a Job: the manifests, how the Job in them is read back, and a plan's life in each."""
 
 import pytest
 

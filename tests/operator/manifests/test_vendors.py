@@ -1,4 +1,4 @@
-"""What the Job of a plan on AMD's GPUs asks of the cluster."""
+"""The requests of a plan's Job on AMD's GPUs."""
 
 import pytest
 

@@ -29,7 +29,7 @@ STARTED_S = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC).timestamp()
 
 
 class Calls:
-    """A function that records its arguments and returns, or raises, what it was given."""
+    """A function that records its arguments and returns or raises the given result."""
 
     def __init__(self, result):
         self.result, self.calls = result, []

@@ -20,7 +20,7 @@ def launched(fake_cluster, spec=None):
 
 
 def crash(run, number, *, ran_s=30, code=137, reason="OOMKilled", **more):
-    """One more start of both pods that fails after `ran_s` seconds, 20 s after the one before it."""
+    """One more start of both pods that fails after `ran_s` seconds, 20 s after the previous one."""
     began = run.now + dt.timedelta(seconds=20)
     run.now = began + dt.timedelta(seconds=ran_s)
     ended = {"phase": "Failed", "exit_code": code, "reason": reason, "created": began, "started_at": began}

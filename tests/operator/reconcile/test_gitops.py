@@ -1,4 +1,4 @@
-"""What kstatus (Flux, Helm, kubectl) and Argo CD make of the statuses that the operator writes."""
+"""The operator's statuses as kstatus (Flux, Helm, kubectl) and Argo CD read them."""
 
 from pathlib import Path
 

@@ -184,7 +184,7 @@ def test_finished_workers_are_not_lost_before_their_job_completes(fake_cluster, 
 
 
 def _patience_s(fake_cluster):
-    """How long each kind of pod stays on a silent node."""
+    """Seconds that each kind of pod stays on a silent node."""
     applied = [action.child for action in fake_cluster.decide() if isinstance(action, Apply)]
     pods = {c["kind"]: c["spec"]["template"]["spec"] for c in applied if c["kind"] in {"Job", "ReplicaSet"}}
     silent = {

@@ -1,4 +1,4 @@
-"""What keeps workers from running becomes the plan's state, with the cluster's own words."""
+"""A reason why workers do not run becomes the plan's state, in the cluster's own words."""
 
 import pytest
 

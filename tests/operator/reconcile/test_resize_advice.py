@@ -1,4 +1,4 @@
-"""The policy asked about a plan as its status describes it."""
+"""The policy's decision on a plan as its status describes it."""
 
 import datetime as dt
 
@@ -97,7 +97,7 @@ def test_a_site_caps_the_mode_by_namespace(judged, caps, act):
 
 
 def test_recorded_starts_are_those_that_trained_and_began_in_time():
-    """The first took 90 s; the second never trained; the third came after the end of what is asked."""
+    """The first took 90 s; the second never trained; the third came after the end of the request."""
     rows = [
         {"at": "2026-11-21T12:00:00Z", "trainedAt": "2026-11-21T12:01:30Z"},
         {"at": "2026-11-21T12:10:00Z"},

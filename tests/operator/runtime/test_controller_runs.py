@@ -43,7 +43,7 @@ class InlineSearcher:
 
 
 class Running:
-    """A controller that leads in this event loop; a watch tells it of every change."""
+    """A controller that leads in this event loop; a watch reports every change to it."""
 
     def __init__(self, api, fake_cluster, searchers=None, **settings):
         self.api, self.metrics = api, Metrics()
@@ -229,7 +229,7 @@ def test_without_its_api_a_carrier_is_refused_with_what_to_install_and_then_expe
 
 
 def another(world, **spec):
-    """The same plan in another namespace."""
+    """A copy of the plan in another namespace."""
     other = json.loads(json.dumps(world.fake.plan).replace('"team"', '"other"'))
     other["metadata"]["uid"] = "uid-other"
     for name, change in spec.items():

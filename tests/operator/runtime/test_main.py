@@ -45,7 +45,7 @@ LONG_S = 90.0  # on a busy machine; nothing here waits for it
 
 
 def discovery(path):
-    """What an API server says of its groups and resources; None for other paths."""
+    """An API server's groups and resources; None for other paths."""
     if path == "/api":
         return {"versions": ["v1"]}
     if path == "/apis":
@@ -128,7 +128,7 @@ class ServedApi:
 
 @contextlib.contextmanager
 def operator(kubeconfig, port, errors):
-    """The operator's process, with a Prometheus that does not answer; its errors go to that file."""
+    """The operator's process, with an unresponsive Prometheus; its errors go to that file."""
     argv = [sys.executable, "-c", OPERATOR, str(port), f"http://127.0.0.1:{free_port()}"]
     clean = {name: value for name, value in os.environ.items() if name != "KUBERNETES_SERVICE_HOST"}
     with errors.open("w") as file:

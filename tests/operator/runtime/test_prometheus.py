@@ -1,4 +1,4 @@
-"""The jobs that Prometheus is asked about, and the GPU counters that its answers or its absence give."""
+"""The jobs in queries to Prometheus, and the GPU counters from its responses or its absence."""
 
 import asyncio
 import contextlib

@@ -32,7 +32,7 @@ LONG_S = 60.0  # on a busy machine; nothing here waits for it
 
 
 def scraped(sweeps, answers):
-    """The sweeps of 15 s in which a plan is scraped that answers in those of `answers`."""
+    """The sweeps of 15 s in which a plan is scraped that responds in those of `answers`."""
     schedule, scraped = ScrapeSchedule(15.0), []
     for sweep in range(sweeps):
         now_s = 15.0 * sweep
@@ -82,7 +82,7 @@ def test_a_body_is_read_to_its_end_or_not_at_all(most_bytes, body):
 
 
 class Workers:
-    """A running plan's two pods, each at a loopback address of this process; rank 0's answers scrapes.
+    """A running plan's two pods, each at a loopback address of this process; rank 0's serves scrapes.
 
     The operator asks every pod at one fixed port: the address keeps two test processes apart.
     """

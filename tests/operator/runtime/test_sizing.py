@@ -51,7 +51,7 @@ def questions(cluster):
 
 
 class Counting:
-    """A searcher that answers when it is let."""
+    """A searcher that finishes when the test lets it."""
 
     def __init__(self, found):
         self.found, self.asked, self.let = found, [], asyncio.Event()
@@ -72,7 +72,7 @@ class Counting:
 
 
 class OneByOne(Counting):
-    """A searcher that answers one question each time it is let."""
+    """A searcher that finishes one request each time the test lets it."""
 
     def __init__(self, found):
         super().__init__(found)

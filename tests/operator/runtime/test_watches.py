@@ -15,7 +15,7 @@ OVERLOADED = ApiError(503, "overloaded")
 
 
 def watched_after(*answers, at_first=()):
-    """Whether plans are watched after each answer of the API server."""
+    """Whether plans are watched after each response of the API server."""
 
     async def scenario():
         insights, left, watched = Insights(), list(answers), []

@@ -1,4 +1,4 @@
-"""How a pod ended and what it waits for, from the objects that a kubelet and a scheduler write."""
+"""The end of a pod and the reason for its wait, from the objects of a kubelet and a scheduler."""
 
 import pytest
 

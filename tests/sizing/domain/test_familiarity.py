@@ -1,4 +1,4 @@
-"""What was measured like a question: counted by independent sources, never lowered by more of it."""
+"""The published runs like a request: counted by independent sources, never lowered by more of it."""
 
 from dataclasses import replace
 

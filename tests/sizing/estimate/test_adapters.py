@@ -1,4 +1,4 @@
-"""What low-rank adapters and their frozen base hold on one GPU."""
+"""Bytes of low-rank adapters and their frozen base on one GPU."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""What measured runs change, worked out by hand for one run and for two."""
+"""The correction by measured runs, computed by hand for one run and for two."""
 
 import math
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What a frozen reference model adds to training on preferences (DPO). No published run checks it."""
+"""The cost of a frozen reference model in training on preferences (DPO). No published run checks it."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What the cells of published tables say."""
+"""The reading of published tables' cells."""
 
 import pytest
 

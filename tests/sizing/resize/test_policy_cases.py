@@ -1,4 +1,4 @@
-"""What is done about a running job, case by case: a job of 100 h of work on 8 GPUs that scales evenly."""
+"""Decisions on a running job, case by case: a job of 100 h of work on 8 GPUs that scales evenly."""
 
 from dataclasses import dataclass, replace
 

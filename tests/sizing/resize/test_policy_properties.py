@@ -1,4 +1,4 @@
-"""What holds of every decision about a running job, whatever is measured."""
+"""Properties of every decision on a running job, for any measurement."""
 
 import itertools
 import math
@@ -82,7 +82,7 @@ class Setting:
         )
 
     def decided(self, *, rate=None, slack=None, **seen):
-        """What is decided with some things seen otherwise."""
+        """The decision with some inputs changed."""
         some = replace(reading(self.gpus, rate or self.rate), **seen)
         limits = replace(LIMITS, pressure=self.pressure)
         return decide(some, self.running(rate=rate, slack=slack), limits, History(), now_s=0.0)
@@ -161,7 +161,7 @@ class Job:
         return cls(some.curve, some.gpus, left.tokens_left, left.deadline_left_s)
 
     def step(self, now_s, limits, rate, **seen):
-        """Decide once; what was done."""
+        """Decide once; the action."""
         job = Running(
             gpus=self.gpus,
             scaling=self.curve,

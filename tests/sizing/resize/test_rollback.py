@@ -1,4 +1,4 @@
-"""What a failure at a size means: only a size at which a step was seen may end a run that trained."""
+"""The consequence of a failure at a size: only a size at which a step was seen may end a run that trained."""
 
 import pytest
 

@@ -54,7 +54,7 @@ def measured(ratio: float, steps: int = 1400, *, run: str = "a", case: Case = CA
 
 
 def factor(observations, case: Case = CASE, quantity: Quantity = Quantity.STEP) -> tuple[float, float]:
-    """The correction of a case, and what is left of its sigma."""
+    """The correction of a case, and the remaining share of its sigma."""
     found = correct(calibration(observations), Cases.of(case), np.asarray(0.12), quantity)
     return float(found.factor), float(found.sigma_factor)
 
@@ -154,7 +154,7 @@ def test_runs_that_agree_count_more_than_one():
 
 
 def test_runs_far_off_the_prediction_widen_the_interval():
-    """An engine that errs more here than it says is not made surer by being told so."""
+    """Runs that deviate more than sigma do not narrow the interval."""
     assert factor([measured(3.0, run=str(i)) for i in range(3)])[1] > factor([measured(1.0)])[1]
 
 
@@ -239,7 +239,7 @@ def test_a_stack_slower_than_predicted_gets_more_gpus_with_a_reason():
 
 
 def test_the_search_finds_a_measured_layout_that_its_bound_would_hide():
-    """What the search rejects must not depend on one size standing for its family."""
+    """The pruning must not depend on one size as the bound of its family."""
     fast = replace(CASE, workload=request().workload, layout=replace(FSDP, dp=16, micro_batches=8))
     learnt = calibration([measured(0.4, case=fast)])
     asked = request(calibration=learnt)

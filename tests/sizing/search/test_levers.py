@@ -1,4 +1,4 @@
-"""What would need fewer GPUs or less money, or make a plan possible."""
+"""Levers: changes that need fewer GPUs or less money, or make a plan possible."""
 
 from dataclasses import replace
 

@@ -49,7 +49,7 @@ requests = st.builds(
 
 
 def _worse(request: Request, fewer: Plan, more: Plan) -> str:
-    """How the answer with the larger limit is worse by its objective; empty: not at all."""
+    """The way in which the result with the larger limit is worse by its objective; empty: not at all."""
     old, new = fewer.option, more.option
     if request.objective is Objective.TIME:
         due = (old.finish_s, new.finish_s) if request.elastic else (

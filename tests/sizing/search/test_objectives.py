@@ -1,4 +1,4 @@
-"""What the search minimises, and exact numbers of GPUs."""
+"""The search's objectives, and exact numbers of GPUs."""
 
 from dataclasses import replace
 

@@ -39,7 +39,7 @@ def test_a_job_opens_at_the_size_that_is_enough_at_even_odds_and_may_grow():
 @pytest.mark.parametrize("scale", [1.0, WIDE])
 @pytest.mark.parametrize("stays", [0.04, 0.06])
 def test_the_stated_probability_holds_within_3_points(scale, stays):
-    """By the bench's simulation, which is code of its own."""
+    """The bench's simulation is independent code."""
     case = replace(CASE, belief=replace(CASE.belief, stays=stays))
     opening, staging = choose_opening(case, first=EVEN)
     reserve = int(np.searchsorted(GPUS, staging.reserve_gpus))

@@ -1,4 +1,4 @@
-"""What the monitor's tests share."""
+"""Shared values of the monitor's tests."""
 
 import pytest
 

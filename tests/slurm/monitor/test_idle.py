@@ -1,4 +1,4 @@
-"""A plan may ask that its job is suspended where its GPUs stay idle; all other idle jobs are only flagged."""
+"""A plan may have its job suspended if its GPUs stay idle; all other idle jobs are only flagged."""
 
 import json
 import os
@@ -26,7 +26,7 @@ START_S = 1.7e9
 
 @dataclass
 class Standing:
-    """A cluster with one job, whose last step was an hour ago; it stops when it is asked to."""
+    """A cluster with one job, whose last step was an hour ago; it stops on request."""
 
     job: SlurmJob
     now_s: float = START_S

@@ -1,4 +1,4 @@
-"""What a monitor knows of a job is from files of its own user; its actions stay within the level."""
+"""The monitor reads only files of the job's own user; its actions stay within the level."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What the monitor says of a job, by mail and in AdminComment: once, in one line, whatever users wrote."""
+"""The monitor's notices about a job, by mail and in AdminComment: once, in one line, whatever users wrote."""
 
 import os
 from dataclasses import replace
@@ -40,7 +40,7 @@ class Idle(SlurmCommands):
 
 @pytest.fixture
 def slurm(tmp_path: Path) -> Slurm:
-    """A scontrol that tells of a MailProg; both write down what they are told, an argument a line."""
+    """A scontrol with a MailProg; both record their arguments, one a line."""
     scontrol, mail = tmp_path / "scontrol", tmp_path / "mail"
     asked = f'[ "$1" = show ] && echo "MailProg = {mail}"'
     scontrol.write_text(f'#!/bin/sh\n{asked} || printf "%s\\n" "$@" >> {tmp_path}/updates\n')

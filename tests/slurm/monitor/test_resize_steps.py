@@ -1,4 +1,4 @@
-"""A change of size goes on from what Slurm says, wherever it was cut off, and gives no command twice."""
+"""A change of size continues from Slurm's state after any interruption, and gives no command twice."""
 
 import itertools
 from dataclasses import replace
@@ -75,7 +75,7 @@ class SmallSlurm:
 
 
 def carried_out(slurm, path, intent):
-    """From plan to end, a new monitor (and log) after every crash."""
+    """Run from plan to end, with a new monitor (and log) after every crash."""
     log = IntentLog(path)
     log.plan(intent)
     for _ in range(20):

@@ -1,4 +1,4 @@
-"""A size at which a job made no step is given up, whatever is cut off meanwhile; nothing else is."""
+"""A size at which a job made no step is given up despite interruptions; no other size is."""
 
 import json
 from dataclasses import replace

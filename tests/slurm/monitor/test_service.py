@@ -30,7 +30,7 @@ def slurm(tmp_path: Path) -> Slurm:
 
 
 def served(port: int) -> str:
-    """What is served there; nothing while nobody listens."""
+    """The response there; empty while the service is down."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
             return str(answer.read().decode())
@@ -60,7 +60,7 @@ def test_it_waits_while_another_monitor_acts_and_then_works_and_ends(slurm: Slur
 
 
 class OnFullDisk:
-    """A monitor whose first sweep cannot store what it is about to do."""
+    """A monitor whose first sweep cannot store its next action."""
 
     def __init__(self) -> None:
         self.failures: list[str] = []

@@ -12,7 +12,7 @@ NO_VALUE = 4294967294.0
 
 
 class Slurmctld:
-    """What job_submit.lua sees of slurmctld: `slurm.*`, and a socket that gives a prepared response."""
+    """Slurmctld's side of job_submit.lua: `slurm.*`, and a socket that gives a prepared response."""
 
     def __init__(self, module: Any, folder: Path, *, config: str | None = "mode = size\n") -> None:
         self.messages: list[str] = []

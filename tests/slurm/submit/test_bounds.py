@@ -1,4 +1,4 @@
-"""What is placed never exceeds what the user wrote beside the comment, in any combination of options."""
+"""A size never exceeds the user's options beside the comment, in any combination."""
 
 import datetime as dt
 import math

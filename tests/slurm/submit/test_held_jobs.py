@@ -45,7 +45,7 @@ class OneJob(SlurmCommands):
 
 
 def carried(tmp_path: Path, complaint: str) -> tuple[TicketStore, Slurm]:
-    """A ticket with its response, and a scontrol that writes down what it is told, and fails to update."""
+    """A ticket with its size, and a scontrol that records its arguments and fails to update."""
     scontrol = tmp_path / "scontrol"
     lines = (f'echo "$1" >> {tmp_path}/log', f'[ "$1" = release ] || {{ echo "{complaint}" >&2; exit 1; }}')
     scontrol.write_text("\n".join(("#!/bin/sh", *lines, "")))

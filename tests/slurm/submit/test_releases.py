@@ -1,4 +1,4 @@
-"""Held jobs on a queue of values and a scontrol that logs what it is told; the clock is the test's own."""
+"""Held jobs on a queue of values and a scontrol that records its arguments; the clock is the test's own."""
 
 import sqlite3
 from collections.abc import Callable
@@ -33,7 +33,7 @@ class Queue(SlurmCommands):
 
 @dataclass
 class Lab:
-    """Releases, their tickets, and what scontrol was told."""
+    """Releases, their tickets, and scontrol's recorded arguments."""
 
     folder: Path
     now_s: float = 1000.0

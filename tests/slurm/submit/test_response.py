@@ -63,7 +63,7 @@ def test_a_time_limit_of_the_users_own_stays(cluster) -> None:
     ("tokens", "sized"), [("10B", True), ("1000000T", False)], ids=["hours", "ten thousand years"]
 )
 def test_no_time_limit_is_longer_than_slurm_counts(cluster, tokens, sized) -> None:
-    """A limit is asked for in minutes; Slurm counts them, and their seconds, in 32 bits."""
+    """A limit is given in minutes; Slurm counts them, and their seconds, in 32 bits."""
     endless = tuple(dataclasses.replace(each, max_time_s=None) for each in cluster.partitions)
     comment = f"rightsizer: model=llama-3.1-8b method=lora tokens={tokens}"
     response = response_to(dataclasses.replace(cluster, partitions=endless), comment)

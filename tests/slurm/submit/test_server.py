@@ -36,7 +36,7 @@ def talk(
     trusted: frozenset[int] = frozenset({os.getuid()}),
     cluster: SlurmCluster | None = SlurmCluster(),  # noqa: B008
 ) -> None:
-    """A server on a socket of its own, and a way to ask it."""
+    """A server on a socket of its own, and a function that sends it requests."""
 
     async def main() -> None:
         state = TicketStore(tmp_path / "state.db")

@@ -1,4 +1,4 @@
-"""What is wrong with a comment by itself is refused at its submit; nothing is held or sized for it."""
+"""A faulty comment is refused at its submit; no job is held or sized for it."""
 
 import asyncio
 import os

@@ -217,7 +217,7 @@ def test_fp8_keeps_inputs_of_matmuls_in_one_byte(kept):
 
 
 def test_experts_keep_activations_of_the_tokens_routed_to_them():
-    """Of a token 2h and 6f' in each of top_k experts (times the imbalance), 6f' shared, 8 a router logit."""
+    """A token: 2h and 6f' in each of top_k experts (times the imbalance), 6f' shared, 8 a router logit."""
     net = dataclasses.replace(NET, experts=8, top_k=2, expert_ffn_hidden=4, shared_experts=1)
     routed = 2 * load_memory().expert_imbalance
     token = REPLICATED + ATTENTION + routed * (2 * 8 + 6 * 4) + 6 * 4 + 8 * 8
@@ -225,7 +225,7 @@ def test_experts_keep_activations_of_the_tokens_routed_to_them():
 
 
 def test_recompute_by_named_modules_drops_what_norms_and_the_activation_give():
-    """Of a dense layer 2h each of both norms' outputs and 2f of the activation's."""
+    """A dense layer drops 2h for each norm's output and 2f for the activation's."""
     facts = {"selective": SelectiveRecompute.MODULES}
     found = layers_bytes(recompute=Recompute.SELECTIVE, facts=facts)
     assert found == 4 * T * (REPLICATED + ATTENTION + MLP - 4 * 8 - 2 * 16)

@@ -1,4 +1,4 @@
-"""What the backward of one layer holds beside saved activations, worked out by hand.
+"""Bytes of a layer's backward besides saved activations, computed by hand.
 
 Legend: T tokens of a micro-batch, h hidden 8, f feed-forward width 16 (gated) or 32 (plain).
 """
@@ -25,7 +25,7 @@ GPT = dataclasses.replace(NET, ffn_hidden=32, gated_mlp=False)
 
 
 def working_bytes(net=NET, profile="megatron-core", **layout):
-    """Of the first of two stages, which has no loss."""
+    """The bytes of the first of two stages, which has no loss."""
     case = Case(
         architecture=net,
         workload=Workload(tokens=1e9, sequence_tokens=T, global_batch_sequences=64),

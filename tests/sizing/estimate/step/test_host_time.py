@@ -1,4 +1,4 @@
-"""Host seconds of a layer's forward pass, counted by what it launches."""
+"""Host seconds of a layer's forward pass, counted by its launches."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""What the network between nodes does to a step: nothing crosses it for free."""
+"""The effect of the network between nodes on a step: nothing crosses it for free."""
 
 from dataclasses import replace
 

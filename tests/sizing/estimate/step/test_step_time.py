@@ -307,7 +307,7 @@ def test_keys_gathered_before_attention_are_not_hidden() -> None:
 
 
 def test_sums_of_gradients_weigh_on_small_micro_batches() -> None:
-    """The same sequences in twice as many micro-batches: worse where no matmul adds to the sum."""
+    """Equal sequences in twice as many micro-batches: worse where no matmul adds to the sum."""
 
     def price(name: str) -> float:
         one = replace(case(tp=8, sharding=Sharding.ZERO1), framework=framework(name))

@@ -182,7 +182,7 @@ def test_experts_exchange_their_tokens_there_and_back_each_way():
 
 
 def test_a_token_leaves_for_another_node_once():
-    """Of 2 nodes a token of 2 experts goes to the other one with 1 - (1/2)^2; inside a node is free."""
+    """On 2 nodes a token of 2 experts goes to the other one with 1 - (1/2)^2; inside a node is free."""
     found = causes(net=SPARSE, dp=4, ep=4, node=2, machine={"slow": 1e9})
     assert found["expert_parallel"] == L * 4 * (T * 2 * 8) * (1 - 1 / 4) / 1e9
 
