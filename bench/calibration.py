@@ -24,15 +24,10 @@ from scipy.optimize import minimize
 from rightsizer_engine.domain.cases import Case, Cases
 from rightsizer_engine.domain.columns import Array
 from rightsizer_engine.domain.familiarity import measured
-from rightsizer_engine.estimate.correction import (
-    Calibration,
-    Evidence,
-    Quantity,
-    Residual,
-    correct,
-    covariances,
-)
+from rightsizer_engine.estimate.correction import correct
+from rightsizer_engine.estimate.evidence import Calibration, Evidence, Quantity, Residual
 from rightsizer_engine.estimate.parameters import SHARES, Parameters, load_calibration
+from rightsizer_engine.estimate.regression import covariances
 from rightsizer_engine.estimate.uncertainty import Z_80
 from rightsizer_engine.published.rows import COLUMNS, case_from_row
 

@@ -26,8 +26,8 @@ from bench.fitting import arguments, read, reference
 from bench.results import RESULTS, write_json
 from bench.whole_runs import FITTED, GOAL, Result, summary, whole_run, write
 
-from rightsizer_api.spec_defaults import workload_of
-from rightsizer_api.workload import WorkloadSpec
+from rightsizer_api.spec.defaults import workload_of
+from rightsizer_api.spec.workload import WorkloadSpec
 from rightsizer_engine.catalog import lookup
 from rightsizer_engine.catalog.recipes import recipe
 from rightsizer_engine.domain.architecture import Architecture

@@ -37,12 +37,12 @@ RESULTS = ROOT / "bench" / "results" / "mutants.json"
 REASONS = ROOT / "bench" / "mutants_survivors.csv"
 
 _BY_HAND = " ".join(
-    f"tests/sizing/estimate/test_{name}_by_hand.py"
-    for name in ("memory", "time", "work", "primitives", "correction")
+    f"tests/sizing/estimate/{name}_by_hand.py"
+    for name in ("memory/test_memory", "step/test_time", "test_work", "test_primitives", "test_correction")
 )
 _ENGINE = (_BY_HAND, "tests/sizing/estimate", "tests/sizing/search")
 TESTS_OF: Mapping[str, tuple[str, ...]] = {
-    "sizing/rightsizer_engine/estimate/*.py": _ENGINE,
+    "sizing/rightsizer_engine/estimate/**/*.py": _ENGINE,
     "sizing/rightsizer_engine/search/pricing.py": ("tests/sizing/search/test_plan.py", "tests/sizing/search"),
     "sizing/rightsizer_engine/search/reasons.py": (
         "tests/sizing/search/test_reasons.py",

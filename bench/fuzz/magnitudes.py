@@ -12,7 +12,7 @@ from bench.fuzz.inputs import Target
 from bench.fuzz.kubernetes import INVENTORY, METADATA, NOW, OWNER, SIZED, TRAINER
 from bench.fuzz.slurm import PLAN, RUN, START, STEP, looked_at
 
-from rightsizer_api import loads, sizing
+from rightsizer_api import loads, reporting, sizing
 from rightsizer_cli.commands.advise.advice import Measured, advise
 from rightsizer_cli.commands.advise.logs import rate_of
 from rightsizer_cli.kubectl.describe import why
@@ -112,7 +112,7 @@ def sized_on_slurm(text: str) -> None:
 def sized(text: str) -> None:
     """The plan's report, as each --json and status has it."""
     request = sizing.resolve(plan_of(parse(text))).request(now=NOW, clusters=(lookup.cluster("H100"),))
-    json.loads(sizing.report(size(request)).model_dump_json())
+    json.loads(reporting.report(size(request)).model_dump_json())
 
 
 def local_run(random: Random) -> tuple[RunTotals, Expectation]:

@@ -5,12 +5,12 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import ConfigDict, Field, Strict
 
 from rightsizer_api.base import Model, Rule
-from rightsizer_api.launch import Launch
-from rightsizer_api.model import ModelSpec
 from rightsizer_api.quantities import Duration, Name
-from rightsizer_api.resources import Budget, Deadline, Elasticity, ElasticityMode, LayoutPins, Resources
+from rightsizer_api.spec.launch import Launch
+from rightsizer_api.spec.model import ModelSpec
+from rightsizer_api.spec.resources import Budget, Deadline, Elasticity, ElasticityMode, LayoutPins, Resources
+from rightsizer_api.spec.workload import WorkloadSpec
 from rightsizer_api.status import Status
-from rightsizer_api.workload import WorkloadSpec
 from rightsizer_engine.search.types import Objective
 
 GROUP = "rightsizer.dev"

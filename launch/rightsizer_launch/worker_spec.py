@@ -11,7 +11,7 @@ from dataclasses import replace
 from rightsizer_api import expand, sizing
 from rightsizer_api.placeholders import placeholders_in
 from rightsizer_api.plan import TrainingPlan
-from rightsizer_api.resources import ElasticityMode
+from rightsizer_api.spec.resources import ElasticityMode
 from rightsizer_engine.domain.layout import Layout
 from rightsizer_engine.domain.workload import Workload
 from rightsizer_engine.search.types import Option

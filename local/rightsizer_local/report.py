@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from rightsizer_api import sizing
+from rightsizer_api import reporting, sizing
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_api.report import PlanReport
 from rightsizer_api.state import ConditionType, State
@@ -102,7 +102,7 @@ def elsewhere(plan: TrainingPlan, gpu: str = ELSEWHERE) -> dict[str, Any]:
         answer = size(sizing.resolve(unbounded).request(clusters=(lookup.cluster(gpu),)))
     except RightsizerError as error:
         return {"gpuType": gpu, "error": str(error)}
-    return sizing.report(answer).model_dump(mode="json", by_alias=True, exclude_none=True)
+    return reporting.report(answer).model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 def _free(plan: TrainingPlan) -> Any:

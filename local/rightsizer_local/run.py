@@ -12,7 +12,7 @@ from typing import Any
 
 from rich.console import Console
 
-from rightsizer_api import dump, load, sizing
+from rightsizer_api import dump, load, reporting, sizing
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_api.quantities import later
 from rightsizer_engine.domain.hardware import Cluster
@@ -355,7 +355,7 @@ def _report(
     deadline_s = sizing.deadline_s(plan, now=first)
     outcome = report.RunOutcome(
         plan=plan,
-        sizing=sizing.report(sized.answer),
+        sizing=reporting.report(sized.answer),
         machine=words,
         ending=finished.ending,
         reason=finished.reason,

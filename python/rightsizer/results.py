@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Literal
 
-from rightsizer_api import dump, sizing
+from rightsizer_api import dump, reporting
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_api.report import LayoutReport, PlanReport
 from rightsizer_engine.estimate.memory.device_memory import Verdict
@@ -124,7 +124,7 @@ class Estimate:
 
 def planned(result: EnginePlan | EngineNoPlan, manifest: TrainingPlan) -> Plan | NoPlan:
     """The engine's result as a Python program gets it."""
-    report, text = sizing.report(result), dump(manifest)
+    report, text = reporting.report(result), dump(manifest)
     if isinstance(result, EngineNoPlan):
         return NoPlan(
             verdict=verdict(result),
@@ -141,7 +141,7 @@ def planned(result: EnginePlan | EngineNoPlan, manifest: TrainingPlan) -> Plan |
         reserve_gpus=result.staging.reserve_gpus if result.staging else option.gpus,
         gpu_type=option.cluster.gpu.name,
         nodes=option.nodes,
-        layout=sizing.layout_report(option),
+        layout=reporting.layout_report(option),
         step=_step(option),
         finish_seconds=option.finish_s,
         finish_interval_seconds=Interval(low=option.finish_lo_s, high=option.finish_hi_s),
@@ -160,7 +160,7 @@ def estimated(option: Option, fits: Verdict) -> Estimate:
         gpus=option.gpus,
         gpu_type=option.cluster.gpu.name,
         nodes=option.nodes,
-        layout=sizing.layout_report(option),
+        layout=reporting.layout_report(option),
         step=_step(option),
     )
 

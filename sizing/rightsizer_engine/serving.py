@@ -25,9 +25,9 @@ from rightsizer_engine.domain.architecture import (
     AttentionKind,
     Family,
     expert_parameters,
-    flop_per_token,
     layers_moe,
 )
+from rightsizer_engine.domain.flop import flop_per_token
 from rightsizer_engine.domain.hardware import Cluster
 from rightsizer_engine.errors import InputError
 from rightsizer_engine.values import immutable

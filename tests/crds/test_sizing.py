@@ -3,7 +3,7 @@ import datetime as dt
 import jsonschema
 import pytest
 
-from rightsizer_api import PlanReport, sizing, validate
+from rightsizer_api import PlanReport, reporting, sizing, validate
 from rightsizer_api.schema.crd import crd
 from rightsizer_engine.catalog import lookup
 from rightsizer_engine.domain.workload import Method, Recompute
@@ -211,7 +211,7 @@ KEYS = [
 
 def test_a_plan_becomes_a_report(ask, small):
     answer = size(ask(small))
-    report = sizing.report(answer).model_dump(mode="json")
+    report = reporting.report(answer).model_dump(mode="json")
     assert report["feasible"] is True
     assert [key for key in KEYS if report[key] is None] == []
     assert report["gpus"] == answer.option.gpus
@@ -221,7 +221,7 @@ def test_a_plan_becomes_a_report(ask, small):
 
 
 def test_a_report_states_the_evidence_behind_the_plan(ask, small):
-    found = sizing.report(size(ask(small))).familiarity
+    found = reporting.report(size(ask(small))).familiarity
     assert found.level.endswith("measured")
     assert [f.facet for f in found.facets] == ["stack", "gpu", "method", "sequence", "kind", "precision"]
 
@@ -229,13 +229,13 @@ def test_a_report_states_the_evidence_behind_the_plan(ask, small):
 def test_no_plan_becomes_a_report(ask, small):
     answer = size(ask(small | {"spec.deadline": {"finishWithin": "1m"}}))
     assert isinstance(answer, NoPlan)
-    report = sizing.report(answer)
+    report = reporting.report(answer)
     assert (report.feasible, report.gpus, report.binding) == (False, None, answer.binding)
     assert report.reasons
 
 
 def test_a_report_fits_its_schema_and_the_status(ask, small):
-    report = sizing.report(size(ask(small)))
+    report = reporting.report(size(ask(small)))
     schema = PlanReport.model_json_schema(by_alias=True, mode="serialization")
     jsonschema.validate(report.model_dump(mode="json"), schema)
     jsonschema.validate(report.model_dump(mode="json", exclude_none=True), STATUS["sizing"])
@@ -298,7 +298,7 @@ def test_an_executor_that_cannot_resize_plans_a_fixed_size(document):
 
 def test_an_opening_is_reported_in_full(ask):
     answer = size(ask())
-    found = sizing.report(answer).model_dump(mode="json")
+    found = reporting.report(answer).model_dump(mode="json")
     opening, schema = found["opening"], STATUS["sizing"]["properties"]["opening"]["properties"]
     assert sorted(opening) == sorted(schema)
     assert opening["gpus"] == found["gpus"] < opening["likelyGPUs"] <= opening["reserveGPUs"]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from rightsizer_api import dump, sizing
+from rightsizer_api import dump, reporting
 from rightsizer_cli.output.console import echo_json, show
 from rightsizer_cli.requests.usage_errors import OptionError
 from rightsizer_engine.search.types import NoPlan, Plan
@@ -51,7 +51,7 @@ def print_answer(
 ) -> None:
     """The answer as tables or as JSON: the report, or a `document` that adds the sections to it."""
     if as_json:
-        report = sizing.report(answer)
+        report = reporting.report(answer)
         added: dict[str, Any] = {key: value for section in more for key, value in section.document.items()}
         known: dict[str, Any] = {name: getattr(report, name) for name in type(report).model_fields}
         echo_json(report if document is None else document(**known, **added))

@@ -12,7 +12,7 @@ from rightsizer_api.untrusted_text import read_text
 from rightsizer_engine.domain.cases import Case
 from rightsizer_engine.domain.observation import Observation, dumps, from_document, loads, observe, timed
 from rightsizer_engine.errors import InputError
-from rightsizer_engine.estimate.correction import Calibration
+from rightsizer_engine.estimate.evidence import Calibration
 from rightsizer_engine.search.calibrate import calibration, merge_observations
 from rightsizer_engine.search.types import Option, Request
 from rightsizer_launch.running.run_totals import warm_steps

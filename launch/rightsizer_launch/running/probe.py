@@ -15,15 +15,15 @@ import numpy as np
 from rightsizer_api import load
 from rightsizer_api.manifest import dump
 from rightsizer_api.plan import LONGEST_NAME, TrainingPlan
-from rightsizer_api.resources import Elasticity, ElasticityMode, LayoutPins
-from rightsizer_api.workload import RecomputeMode
+from rightsizer_api.spec.resources import Elasticity, ElasticityMode, LayoutPins
+from rightsizer_api.spec.workload import RecomputeMode
 from rightsizer_engine.domain.cases import Case
 from rightsizer_engine.domain.hardware import Cluster
 from rightsizer_engine.domain.layout import Layout
 from rightsizer_engine.domain.observation import observe
 from rightsizer_engine.domain.workload import Recompute
 from rightsizer_engine.errors import InputError
-from rightsizer_engine.estimate.correction import Calibration, noise_ln
+from rightsizer_engine.estimate.evidence import Calibration, noise_ln
 from rightsizer_engine.estimate.parameters import load_calibration
 from rightsizer_engine.search.calibrate import calibration
 from rightsizer_engine.search.size import size

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rightsizer_api.launch import Carrier
+from rightsizer_api.spec.launch import Carrier
 from rightsizer_operator.manifests.objects import job
 from rightsizer_operator.manifests.pod_spec import AttemptLaunch
 from rightsizer_operator.values import names

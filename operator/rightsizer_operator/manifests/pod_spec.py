@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
-from rightsizer_api.launch import Carrier
 from rightsizer_api.plan import TrainingPlan
+from rightsizer_api.spec.launch import Carrier
 from rightsizer_engine.domain.layout import Layout
 from rightsizer_engine.values import immutable
 from rightsizer_launch.argv.torchrun import DEFAULT_PORT, Torchrun, environment, program_arguments

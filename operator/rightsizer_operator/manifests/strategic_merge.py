@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rightsizer_api.launch import EnvVar
+from rightsizer_api.spec.launch import EnvVar
 from rightsizer_engine.errors import InputError
 from rightsizer_operator.values.names import CONTAINER, STORE
 from rightsizer_operator.values.vendors import is_gpu

@@ -16,7 +16,7 @@ from rightsizer_api import validate
 from rightsizer_api.placeholders import layout_of
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_api.quantities import parse_time
-from rightsizer_api.resources import ElasticityMode
+from rightsizer_api.spec.resources import ElasticityMode
 from rightsizer_engine.domain.reading import Missing, Reading
 from rightsizer_engine.errors import RightsizerError
 from rightsizer_engine.resize.policy import window_s

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from rightsizer_api.launch import Carrier
+from rightsizer_api.spec.launch import Carrier
 from rightsizer_launch.worker_spec import ElasticRange, Size, elastic_range, worker_spec
 from rightsizer_operator.manifests.pod_spec import DIRECTORIES, AttemptLaunch, digest
 from rightsizer_operator.reconcile.lifetime import active_deadline_s

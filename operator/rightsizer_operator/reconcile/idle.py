@@ -6,7 +6,7 @@ time without an operator. Pure.
 """
 
 from rightsizer_api.quantities import format_time, later, parse_time
-from rightsizer_api.resources import WhenIdle
+from rightsizer_api.spec.resources import WhenIdle
 from rightsizer_api.state import ConditionType, State
 from rightsizer_engine.domain.reading import Phase
 from rightsizer_engine.resize.types import Action, Bottleneck, Decision, Mode

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from rightsizer_api import sizing
+from rightsizer_api import reporting
 from rightsizer_api.state import State
 from rightsizer_engine.domain.layout import Layout
 from rightsizer_engine.errors import RightsizerError, UnsupportedError
@@ -160,6 +160,6 @@ def _searched(question: SizingQuestion) -> Plan | NoPlan:
 
 def _document(found: Plan) -> dict[str, Any]:
     """The report as status.sizing holds it, with three runners-up."""
-    document = sizing.report(found).model_dump(mode="json", exclude_none=True, by_alias=True)
+    document = reporting.report(found).model_dump(mode="json", exclude_none=True, by_alias=True)
     document["runnersUp"] = document.get("runnersUp", [])[:3]
     return document

@@ -7,7 +7,7 @@ carrier's controller copies the labels and annotations of the Job's template.
 from collections.abc import Mapping
 from typing import Any
 
-from rightsizer_api.launch import Carrier
+from rightsizer_api.spec.launch import Carrier
 from rightsizer_engine.values import immutable
 
 Object = Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""The architecture: the dimensions of a transformer, and the parameters and FLOPs that follow from them.
+"""The architecture: the dimensions of a transformer, and the parameters that follow from them.
 
 Every function takes one `Architecture` or `Columns` of many, so that memory and time share one formula; it
 returns a numpy array that broadcasts (shape () for one). Counts are float64, exact up to 9e15.
@@ -6,17 +6,12 @@ returns a numpy array that broadcasts (shape () for one). Counts are float64, ex
 
 import enum
 from dataclasses import field
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from rightsizer_engine.domain.columns import Columns, cached_by_columns
-from rightsizer_engine.domain.linear import attention_layers, linear_flop, linear_parameters
+from rightsizer_engine.domain.columns import Columns, Floats, cached_by_columns, choose, equals, floats
+from rightsizer_engine.domain.linear import attention_layers, linear_parameters
 from rightsizer_engine.values import immutable
-
-Floats = NDArray[np.float64]
-"""A column of counts or FLOPs: shape () or (n,)."""
 
 
 class Family(enum.StrEnum):
@@ -129,8 +124,10 @@ class Architecture:
 @cached_by_columns
 def attention_width(a: Architecture | Columns) -> Floats:
     """Width of all heads: heads * head_dim; for MLA the mean of the query-key and the value width."""
-    latent = _f(a.heads) * (_f(a.qk_nope_head_dim) + _f(a.qk_rope_head_dim) + _f(a.v_head_dim)) / 2
-    return _where(_is(a.attention, AttentionKind.LATENT), latent, _f(a.heads) * _f(a.head_dim))
+    latent = (
+        floats(a.heads) * (floats(a.qk_nope_head_dim) + floats(a.qk_rope_head_dim) + floats(a.v_head_dim)) / 2
+    )
+    return choose(equals(a.attention, AttentionKind.LATENT), latent, floats(a.heads) * floats(a.head_dim))
 
 
 @cached_by_columns
@@ -140,137 +137,139 @@ def attention_parameters(a: Architecture | Columns) -> Floats:
     MLA as in DeepSeek-V2, arXiv:2405.04434, section 2.1: q through q_lora_rank (0: directly), k and v through
     kv_lora_rank, one rotary key of qk_rope_head_dim shared by all heads.
     """
-    hidden, heads = _f(a.hidden), _f(a.heads)
-    grouped = 2 * hidden * (heads + _f(a.kv_heads)) * _f(a.head_dim)
-    grouped = grouped + _f(a.attention_gate) * hidden * heads * _f(a.head_dim)
-    query = heads * (_f(a.qk_nope_head_dim) + _f(a.qk_rope_head_dim))
-    rank = _f(a.q_lora_rank)
-    queries = _where(rank > 0, rank * (hidden + query), hidden * query)
-    keys_values = hidden * (_f(a.kv_lora_rank) + _f(a.qk_rope_head_dim)) + _f(a.kv_lora_rank) * heads * (
-        _f(a.qk_nope_head_dim) + _f(a.v_head_dim)
-    )
-    latent = queries + keys_values + heads * _f(a.v_head_dim) * hidden
-    return _where(_is(a.attention, AttentionKind.LATENT), latent, grouped)
+    hidden, heads = floats(a.hidden), floats(a.heads)
+    grouped = 2 * hidden * (heads + floats(a.kv_heads)) * floats(a.head_dim)
+    grouped = grouped + floats(a.attention_gate) * hidden * heads * floats(a.head_dim)
+    query = heads * (floats(a.qk_nope_head_dim) + floats(a.qk_rope_head_dim))
+    rank = floats(a.q_lora_rank)
+    queries = choose(rank > 0, rank * (hidden + query), hidden * query)
+    keys_values = hidden * (floats(a.kv_lora_rank) + floats(a.qk_rope_head_dim)) + floats(
+        a.kv_lora_rank
+    ) * heads * (floats(a.qk_nope_head_dim) + floats(a.v_head_dim))
+    latent = queries + keys_values + heads * floats(a.v_head_dim) * hidden
+    return choose(equals(a.attention, AttentionKind.LATENT), latent, grouped)
 
 
 @cached_by_columns
 def mixer_parameters(a: Architecture | Columns) -> Floats:
     """Mean weights of a layer's token mixers: attention, a linear mixer, or both."""
-    mixers = attention_layers(a) * attention_parameters(a) + _f(a.linear_layers) * linear_parameters(a)
-    return np.asarray(mixers / np.maximum(_f(a.layers), 1.0))
+    mixers = attention_layers(a) * attention_parameters(a) + floats(a.linear_layers) * linear_parameters(a)
+    return np.asarray(mixers / np.maximum(floats(a.layers), 1.0))
 
 
 @cached_by_columns
 def cross_attention_parameters(a: Architecture | Columns) -> Floats:
     """One decoder layer's cross-attention weights; 0 unless the network is an encoder-decoder."""
-    target = _f(a.hidden) * _f(a.head_dim) * 2
-    source = encoder_widths(a)[0] * _f(a.head_dim) * 2
-    size = target * _f(a.heads) + source * _f(a.kv_heads)
-    return _where(_is(a.family, Family.ENCODER_DECODER), size, 0.0)
+    target = floats(a.hidden) * floats(a.head_dim) * 2
+    source = encoder_widths(a)[0] * floats(a.head_dim) * 2
+    size = target * floats(a.heads) + source * floats(a.kv_heads)
+    return choose(equals(a.family, Family.ENCODER_DECODER), size, 0.0)
 
 
 @cached_by_columns
 def dense_ffn_parameters(a: Architecture | Columns) -> Floats:
     """Mean MLP weights of the layers without experts: two matrices, three where the MLP is gated."""
-    return mlp_share(a) * _matrices(a) * _f(a.hidden) * _f(a.ffn_hidden)
+    return mlp_share(a) * _matrices(a) * floats(a.hidden) * floats(a.ffn_hidden)
 
 
 @cached_by_columns
 def mlp_share(a: Architecture | Columns) -> Floats:
     """The share of the layers without experts that have an MLP: 1 but in some hybrids."""
-    return 1.0 - np.minimum(_f(a.mlp_free_layers) / np.maximum(layers_dense(a), 1.0), 1.0)
+    return 1.0 - np.minimum(floats(a.mlp_free_layers) / np.maximum(layers_dense(a), 1.0), 1.0)
 
 
 @cached_by_columns
 def expert_parameters(a: Architecture | Columns) -> Floats:
     """One routed expert's weights; 0 for a dense network."""
-    width = _where(_f(a.expert_ffn_hidden) > 0, _f(a.expert_ffn_hidden), _f(a.ffn_hidden))
-    return _where(_f(a.experts) > 0, _matrices(a) * _f(a.hidden) * width, 0.0)
+    width = choose(floats(a.expert_ffn_hidden) > 0, floats(a.expert_ffn_hidden), floats(a.ffn_hidden))
+    return choose(floats(a.experts) > 0, _matrices(a) * floats(a.hidden) * width, 0.0)
 
 
 @cached_by_columns
 def shared_expert_parameters(a: Architecture | Columns) -> Floats:
     """All shared experts' weights in one MoE layer."""
-    return _f(a.shared_experts) * expert_parameters(a)
+    return floats(a.shared_experts) * expert_parameters(a)
 
 
 @cached_by_columns
 def active_expert_parameters(a: Architecture | Columns) -> Floats:
     """The expert weights that one token multiplies with in one MoE layer: top_k routed, all shared."""
-    return (_f(a.top_k) + _f(a.shared_experts)) * expert_parameters(a)
+    return (floats(a.top_k) + floats(a.shared_experts)) * expert_parameters(a)
 
 
 @cached_by_columns
 def router_parameters(a: Architecture | Columns) -> Floats:
     """One MoE layer's router weights."""
-    return _f(a.hidden) * _f(a.experts)
+    return floats(a.hidden) * floats(a.experts)
 
 
 @cached_by_columns
 def layers_moe(a: Architecture | Columns) -> Floats:
     """Layers with experts: every `moe_layer_step`-th after the first `dense_layers`; 0 if dense."""
-    step = np.maximum(_f(a.moe_layer_step), 1.0)
-    with_mlp = _f(a.layers) - _f(a.mlp_free_layers)
-    count = np.floor(with_mlp / step) - np.floor(_f(a.dense_layers) / step)
-    return _where(_f(a.experts) > 0, np.maximum(count, 0.0), 0.0)
+    step = np.maximum(floats(a.moe_layer_step), 1.0)
+    with_mlp = floats(a.layers) - floats(a.mlp_free_layers)
+    count = np.floor(with_mlp / step) - np.floor(floats(a.dense_layers) / step)
+    return choose(floats(a.experts) > 0, np.maximum(count, 0.0), 0.0)
 
 
 @cached_by_columns
 def layers_dense(a: Architecture | Columns) -> Floats:
     """Layers without experts."""
-    return _f(a.layers) - layers_moe(a)
+    return floats(a.layers) - layers_moe(a)
 
 
 @cached_by_columns
 def embedding_parameters(a: Architecture | Columns) -> Floats:
     """The token embedding's weights."""
-    return _f(a.vocab) * _where(_f(a.embedding_hidden) > 0, _f(a.embedding_hidden), _f(a.hidden))
+    return floats(a.vocab) * choose(
+        floats(a.embedding_hidden) > 0, floats(a.embedding_hidden), floats(a.hidden)
+    )
 
 
 @cached_by_columns
 def head_parameters(a: Architecture | Columns) -> Floats:
     """The output head's own weights: 0 where they are the embedding's, or in an encoder (no head)."""
-    separate = ~np.asarray(a.tied_embeddings, dtype=bool) & ~_is(a.family, Family.ENCODER)
-    return _where(separate, embedding_parameters(a), 0.0)
+    separate = ~np.asarray(a.tied_embeddings, dtype=bool) & ~equals(a.family, Family.ENCODER)
+    return choose(separate, embedding_parameters(a), 0.0)
 
 
 @cached_by_columns
 def head_matmul_parameters(a: Architecture | Columns) -> Floats:
     """The weights that a token multiplies with for its logits, tied or not; 0 for an encoder."""
-    return _where(_is(a.family, Family.ENCODER), 0.0, embedding_parameters(a))
+    return choose(equals(a.family, Family.ENCODER), 0.0, embedding_parameters(a))
 
 
 @cached_by_columns
 def encoder_widths(a: Architecture | Columns) -> tuple[Floats, Floats, Floats]:
     """(hidden, feed-forward width, heads) of an encoder (or second tower) layer."""
-    ffn = _where(_f(a.encoder_ffn_hidden) > 0, _f(a.encoder_ffn_hidden), _f(a.ffn_hidden))
-    heads = _where(_f(a.encoder_heads) > 0, _f(a.encoder_heads), _f(a.heads))
-    return _where(_f(a.encoder_hidden) > 0, _f(a.encoder_hidden), _f(a.hidden)), ffn, heads
+    ffn = choose(floats(a.encoder_ffn_hidden) > 0, floats(a.encoder_ffn_hidden), floats(a.ffn_hidden))
+    heads = choose(floats(a.encoder_heads) > 0, floats(a.encoder_heads), floats(a.heads))
+    return choose(floats(a.encoder_hidden) > 0, floats(a.encoder_hidden), floats(a.hidden)), ffn, heads
 
 
 @cached_by_columns
 def tower_layers(a: Architecture | Columns) -> Floats:
     """Layers of a second tower: an encoder without cross-attention."""
-    return _where(_is(a.family, Family.ENCODER_DECODER), 0.0, _f(a.encoder_layers))
+    return choose(equals(a.family, Family.ENCODER_DECODER), 0.0, floats(a.encoder_layers))
 
 
 @cached_by_columns
 def encoder_layer_parameters(a: Architecture | Columns) -> Floats:
     """One encoder (or second tower) layer's matmul weights: full multi-head attention and a dense MLP."""
     hidden, ffn, heads = encoder_widths(a)
-    return 4 * hidden * heads * _f(a.head_dim) + _matrices(a) * hidden * ffn
+    return 4 * hidden * heads * floats(a.head_dim) + _matrices(a) * hidden * ffn
 
 
 @cached_by_columns
 def encoder_parameters(a: Architecture | Columns) -> Floats:
     """The whole encoder's (or second tower's) matmul weights; 0 where there is none."""
-    return _f(a.encoder_layers) * encoder_layer_parameters(a)
+    return floats(a.encoder_layers) * encoder_layer_parameters(a)
 
 
 @cached_by_columns
 def parameters_total(a: Architecture | Columns) -> Floats:
     """All parameters of the network, with `mtp_layers` multi-token-prediction layers."""
-    moe = _f(a.experts) * expert_parameters(a) + shared_expert_parameters(a) + router_parameters(a)
+    moe = floats(a.experts) * expert_parameters(a) + shared_expert_parameters(a) + router_parameters(a)
     return _common(a) + layers_moe(a) * moe + _mtp(a, moe)
 
 
@@ -295,51 +294,18 @@ def parameters_matmul_active(a: Architecture | Columns) -> Floats:
     apart.
     """
     moe = active_expert_parameters(a) + router_parameters(a)
-    layers = _f(a.layers) * (mixer_parameters(a) + cross_attention_parameters(a))
+    layers = floats(a.layers) * (mixer_parameters(a) + cross_attention_parameters(a))
     layers = layers + layers_dense(a) * dense_ffn_parameters(a) + layers_moe(a) * moe
     return layers + encoder_parameters(a) + head_matmul_parameters(a) + _mtp(a, moe)
-
-
-def flop_per_token(a: Architecture | Columns, sequence_tokens: Any, *, causal: bool = True) -> Floats:
-    """Training FLOPs of one token of the (decoder's) sequence, forward and backward, nothing recomputed.
-
-    6 FLOPs per weight, and 6 * (qk + v) width per attended position: 12 * layers * heads * head_dim * context
-    (Kaplan et al., arXiv:2001.08361, 2.1; PaLM, arXiv:2204.02311, appendix B). `causal` counts only the
-    positions that the mask leaves: s / 2, or w - w^2 / 2s under a window of w. An encoder's cost is spread
-    over the decoder's tokens.
-    """
-    tokens = _f(sequence_tokens)
-    full_layers = attention_layers(a) - _f(a.sliding_layers)
-    decoder = _is(a.family, Family.DECODER) | _is(a.family, Family.ENCODER_DECODER)
-    window = _where(_f(a.sliding_window) > 0, np.minimum(_f(a.sliding_window), tokens), tokens)
-    halved = causal & decoder
-    context = _where(halved, tokens / 2, tokens)
-    windowed = _where(halved, window - window**2 / (2 * np.maximum(tokens, 1.0)), window)
-    width = attention_width(a)
-    attended = width * (full_layers * context + _f(a.sliding_layers) * windowed)
-    crossing = _where(_is(a.family, Family.ENCODER_DECODER), _f(a.layers) * _f(a.encoder_tokens), 0.0)
-    indexed = _f(a.indexer_width) * attention_layers(a) * context
-    own = 6 * (parameters_matmul_active(a) - encoder_parameters(a)) + 12 * (attended + width * crossing)
-    own = own + 6 * indexed + 3 * _f(a.linear_layers) * linear_flop(a)
-    return own + _encoder_flop(a) / np.maximum(tokens, 1.0)
-
-
-@cached_by_columns
-def _encoder_flop(a: Architecture | Columns) -> Floats:
-    """Training FLOPs of one sequence in the encoder (cross-attention's are the decoder's)."""
-    tokens = _f(a.encoder_tokens)
-    _, _, heads = encoder_widths(a)
-    attended = _f(a.encoder_layers) * heads * _f(a.head_dim) * tokens
-    return tokens * (6 * encoder_parameters(a) + 12 * attended)
 
 
 @cached_by_columns
 def _common(a: Architecture | Columns) -> Floats:
     """Everything but the MoE layers' feed-forward weights and the multi-token-prediction layers."""
-    layer = mixer_parameters(a) + cross_attention_parameters(a) + _f(a.per_layer_parameters)
-    stack = _f(a.layers) * layer + layers_dense(a) * dense_ffn_parameters(a)
-    encoder = encoder_parameters(a) + _f(a.encoder_layers) * _f(a.encoder_per_layer_parameters)
-    return stack + encoder + embedding_parameters(a) + head_parameters(a) + _f(a.extra_parameters)
+    layer = mixer_parameters(a) + cross_attention_parameters(a) + floats(a.per_layer_parameters)
+    stack = floats(a.layers) * layer + layers_dense(a) * dense_ffn_parameters(a)
+    encoder = encoder_parameters(a) + floats(a.encoder_layers) * floats(a.encoder_per_layer_parameters)
+    return stack + encoder + embedding_parameters(a) + head_parameters(a) + floats(a.extra_parameters)
 
 
 def _mtp(a: Architecture | Columns, moe: Floats) -> Floats:
@@ -347,22 +313,10 @@ def _mtp(a: Architecture | Columns, moe: Floats) -> Floats:
 
     DeepSeek-V3, arXiv:2412.19437, section 2.2.
     """
-    ffn = _where(_f(a.experts) > 0, moe, dense_ffn_parameters(a))
-    return _f(a.mtp_layers) * (attention_parameters(a) + ffn + 2 * _f(a.hidden) ** 2)
+    ffn = choose(floats(a.experts) > 0, moe, dense_ffn_parameters(a))
+    return floats(a.mtp_layers) * (attention_parameters(a) + ffn + 2 * floats(a.hidden) ** 2)
 
 
 @cached_by_columns
 def _matrices(a: Architecture | Columns) -> Floats:
-    return _where(np.asarray(a.gated_mlp, dtype=bool), 3.0, 2.0)
-
-
-def _is(column: Any, kind: enum.StrEnum) -> NDArray[np.bool_]:
-    return np.asarray(np.asarray(column) == str(kind))
-
-
-def _where(condition: Any, yes: Any, no: Any) -> Floats:
-    return np.asarray(np.where(condition, yes, no), dtype=np.float64)
-
-
-def _f(column: Any) -> Floats:
-    return np.asarray(column, dtype=np.float64)
+    return choose(np.asarray(a.gated_mlp, dtype=bool), 3.0, 2.0)

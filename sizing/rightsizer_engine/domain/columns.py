@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 """A column: shape () or (n,)."""
+Floats = NDArray[np.float64]
+"""A column of counts, bytes or FLOPs: shape () or (n,)."""
 
 
 class Columns:
@@ -85,6 +87,21 @@ def text_matches(texts: Array, test: Callable[[str], bool]) -> Array:
     """
     matches = [test(text) for text in texts.reshape(-1).tolist()]
     return np.asarray(matches, dtype=bool).reshape(texts.shape)
+
+
+def floats(column: Any) -> Floats:
+    """A column as float64: counts are exact up to 9e15."""
+    return np.asarray(column, dtype=np.float64)
+
+
+def choose(condition: Any, yes: Any, no: Any) -> Floats:
+    """`yes` where the condition holds, else `no`."""
+    return np.asarray(np.where(condition, yes, no), dtype=np.float64)
+
+
+def equals(column: Any, kind: enum.StrEnum) -> NDArray[np.bool_]:
+    """Where a column of names is this member."""
+    return np.asarray(np.asarray(column) == str(kind))
 
 
 Noun = TypeVar("Noun")

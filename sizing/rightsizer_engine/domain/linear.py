@@ -20,41 +20,38 @@ an architecture or columns of many.
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from rightsizer_engine.domain.columns import cached_by_columns
-
-Floats = NDArray[np.float64]
+from rightsizer_engine.domain.columns import Floats, cached_by_columns, floats
 
 
 @cached_by_columns
 def attention_layers(a: Any) -> Floats:
     """Layers with attention."""
-    return np.asarray(_f(a.layers) - _f(a.attention_free_layers))
+    return np.asarray(floats(a.layers) - floats(a.attention_free_layers))
 
 
 @cached_by_columns
 def attention_share(a: Any) -> Floats:
     """The share of layers with attention."""
-    return np.asarray(attention_layers(a) / np.maximum(_f(a.layers), 1.0))
+    return np.asarray(attention_layers(a) / np.maximum(floats(a.layers), 1.0))
 
 
 @cached_by_columns
 def linear_share(a: Any) -> Floats:
     """The share of layers with a linear mixer."""
-    return np.asarray(_f(a.linear_layers) / np.maximum(_f(a.layers), 1.0))
+    return np.asarray(floats(a.linear_layers) / np.maximum(floats(a.layers), 1.0))
 
 
 @cached_by_columns
 def linear_parameters(a: Any) -> Floats:
     """One linear mixer's projections."""
-    return np.asarray(_f(a.hidden) * (_f(a.linear_in) + _f(a.linear_inner)))
+    return np.asarray(floats(a.hidden) * (floats(a.linear_in) + floats(a.linear_inner)))
 
 
 @cached_by_columns
 def linear_flop(a: Any) -> Floats:
     """Forward FLOPs of a token in one linear mixer, without its projections."""
-    return _f(a.linear_scan_flop)
+    return floats(a.linear_scan_flop)
 
 
 def state_space_flop(*, heads: int, groups: int, state: int, head: int, chunk: int) -> int:
@@ -75,7 +72,3 @@ def delta_rule_flop(*, heads: int, keys: int, values: int, chunk: int) -> int:
 def selective_scan_flop(*, inner: int, state: int) -> int:
     """Mamba-1: decay, input and output of each element of the state."""
     return 9 * inner * state
-
-
-def _f(column: Any) -> Floats:
-    return np.asarray(column, dtype=np.float64)

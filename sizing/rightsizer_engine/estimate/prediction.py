@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from rightsizer_engine.domain.architecture import flop_per_token
 from rightsizer_engine.domain.cases import Cases, gather_rows
 from rightsizer_engine.domain.columns import Array, Columns
+from rightsizer_engine.domain.flop import flop_per_token
 from rightsizer_engine.domain.layout import Sharding
 from rightsizer_engine.domain.workload import Precision
-from rightsizer_engine.estimate.correction import Calibration, Quantity, correct
+from rightsizer_engine.estimate.correction import correct
+from rightsizer_engine.estimate.evidence import Calibration, Quantity
 from rightsizer_engine.estimate.memory import device_memory as memory_module
 from rightsizer_engine.estimate.memory.device_memory import MEMORY_LIMIT, Memory
 from rightsizer_engine.estimate.parameters import load_step_time

@@ -8,7 +8,7 @@ import numpy as np
 
 from rightsizer_engine.domain.columns import Array, Columns, distinct
 from rightsizer_engine.domain.layout import Layout, Offload
-from rightsizer_engine.estimate.correction import layout_family, noise_ln, same_configuration
+from rightsizer_engine.estimate.evidence import layout_family, noise_ln, same_configuration
 from rightsizer_engine.estimate.parameters import load_calibration, share_of_one_run
 from rightsizer_engine.resize.types import JobSize
 from rightsizer_engine.search.layout_space import families

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from rightsizer_engine.estimate.correction import noise_ln
+from rightsizer_engine.estimate.evidence import noise_ln
 from rightsizer_engine.estimate.parameters import Parameters, load_calibration
 from rightsizer_engine.resize.types import JobSize, Visit
 from rightsizer_engine.search.reasons import layout_text

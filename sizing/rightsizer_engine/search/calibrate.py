@@ -10,13 +10,13 @@ from rightsizer_engine.domain.cases import Cases
 from rightsizer_engine.domain.columns import Columns
 from rightsizer_engine.domain.observation import Observation
 from rightsizer_engine.estimate import goodput
-from rightsizer_engine.estimate.correction import (
+from rightsizer_engine.estimate.correction import correct
+from rightsizer_engine.estimate.evidence import (
     Calibration,
     Evidence,
     LayoutFamily,
     Quantity,
     Residual,
-    correct,
     layout_family,
     noise_ln,
 )

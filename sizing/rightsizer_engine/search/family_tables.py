@@ -17,7 +17,8 @@ import numpy as np
 from rightsizer_engine.domain.cases import Cases
 from rightsizer_engine.domain.columns import Array, Columns
 from rightsizer_engine.domain.layout import Layout, Sharding
-from rightsizer_engine.estimate.correction import Calibration, Quantity, correct
+from rightsizer_engine.estimate.correction import correct
+from rightsizer_engine.estimate.evidence import Calibration, Quantity
 from rightsizer_engine.estimate.memory import device_memory, per_stage
 from rightsizer_engine.estimate.memory.per_stage import NO_ADAPTERS, StageMemory
 from rightsizer_engine.estimate.memory.stage import stage

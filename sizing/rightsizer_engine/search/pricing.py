@@ -15,7 +15,7 @@ from rightsizer_engine.domain.framework import Framework
 from rightsizer_engine.domain.hardware import Cluster
 from rightsizer_engine.domain.workload import Method, Precision, Workload
 from rightsizer_engine.estimate import cost, goodput
-from rightsizer_engine.estimate.correction import Calibration
+from rightsizer_engine.estimate.evidence import Calibration
 from rightsizer_engine.estimate.uncertainty import quantile
 from rightsizer_engine.search.family_tables import ClusterTables, StageTables, StepRates
 from rightsizer_engine.search.layout_space import Families, domain_gpus, families_within, layouts

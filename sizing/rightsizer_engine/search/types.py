@@ -10,7 +10,7 @@ from rightsizer_engine.domain.framework import Framework
 from rightsizer_engine.domain.hardware import Cluster
 from rightsizer_engine.domain.layout import Layout
 from rightsizer_engine.domain.workload import Workload
-from rightsizer_engine.estimate.correction import Calibration
+from rightsizer_engine.estimate.evidence import Calibration
 from rightsizer_engine.estimate.goodput import Reliability
 from rightsizer_engine.values import immutable
 

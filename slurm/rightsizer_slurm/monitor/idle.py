@@ -7,7 +7,7 @@ import datetime as dt
 from collections.abc import Container
 
 from rightsizer_api.quantities import format_time
-from rightsizer_api.resources import ElasticityMode, WhenIdle
+from rightsizer_api.spec.resources import ElasticityMode, WhenIdle
 from rightsizer_engine.domain.reading import Phase
 from rightsizer_engine.resize.types import Action, Bottleneck, Decision
 from rightsizer_engine.units import parse_duration_s

@@ -11,8 +11,8 @@ from dataclasses import replace
 from functools import partial
 
 from rightsizer_api import sizing
-from rightsizer_api.resources import Deadline
 from rightsizer_api.sizing import ResolvedPlan
+from rightsizer_api.spec.resources import Deadline
 from rightsizer_engine.errors import InputError, RightsizerError
 from rightsizer_engine.search.types import NoPlan
 from rightsizer_engine.values import immutable

@@ -11,7 +11,7 @@ from rightsizer_api.sizing import ResolvedPlan
 from rightsizer_api.stated_hardware import stated_hardware
 from rightsizer_engine.domain.hardware import Cluster
 from rightsizer_engine.errors import InputError
-from rightsizer_engine.estimate.correction import Calibration
+from rightsizer_engine.estimate.evidence import Calibration
 from rightsizer_engine.search.explain import verdict
 from rightsizer_engine.search.reasons import opening_text
 from rightsizer_engine.search.size import size

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rightsizer_api import sizing, validate
+from rightsizer_api import reporting, validate
 from rightsizer_cli.kubectl.probe import KubernetesProbe
 from rightsizer_cli.kubectl_client import Client, Where
 from rightsizer_engine.errors import InputError
@@ -101,7 +101,7 @@ def request_of(plan):
 
 
 def sized(plan):
-    return sizing.report(size(request_of(plan))).model_dump(mode="json", by_alias=True, exclude_none=True)
+    return reporting.report(size(request_of(plan))).model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 def measured(cluster):

@@ -95,7 +95,7 @@ def test_only_foreign_documents_are_kept_unseen():
 
 def models(model=TrainingPlan):
     for field in model.model_fields.values():
-        for inner in re.findall(r"rightsizer_api\.\w+\.\w+", str(field.annotation)):
+        for inner in re.findall(r"rightsizer_api(?:\.\w+)+", str(field.annotation)):
             module, name = inner.rsplit(".", 1)
             found = getattr(__import__(module, fromlist=[name]), name)
             if isinstance(found, type) and issubclass(found, Model):

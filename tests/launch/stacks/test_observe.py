@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rightsizer_api.launch import READ_FROM_LOG_LINES
+from rightsizer_api.spec.launch import READ_FROM_LOG_LINES
 from rightsizer_launch.argv.torchrun import program
 from rightsizer_launch.stacks.catalog import OBSERVED, observed, resizes_in_place, stack_of
 from rightsizer_launch.stacks.log_lines import FORMATS

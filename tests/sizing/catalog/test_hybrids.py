@@ -8,7 +8,7 @@ import pytest
 
 from rightsizer_engine.catalog import lookup
 from rightsizer_engine.catalog.huggingface import from_config
-from rightsizer_engine.domain.architecture import flop_per_token
+from rightsizer_engine.domain.flop import flop_per_token
 from rightsizer_engine.domain.linear import delta_rule_flop, state_space_flop
 from rightsizer_engine.errors import InputError
 

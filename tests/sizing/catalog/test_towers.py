@@ -8,8 +8,9 @@ import pytest
 
 from rightsizer_engine.catalog import lookup
 from rightsizer_engine.catalog.huggingface import from_config
-from rightsizer_engine.domain.architecture import encoder_parameters, flop_per_token
+from rightsizer_engine.domain.architecture import encoder_parameters
 from rightsizer_engine.domain.cases import Case, Cases
+from rightsizer_engine.domain.flop import flop_per_token
 from rightsizer_engine.domain.layout import Layout
 from rightsizer_engine.domain.workload import Recompute, Workload
 from rightsizer_engine.estimate.memory import device_memory

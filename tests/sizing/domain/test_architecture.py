@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from rightsizer_engine.catalog import lookup
 from rightsizer_engine.domain import architecture
-from rightsizer_engine.domain.architecture import Architecture, Family, flop_per_token
+from rightsizer_engine.domain.architecture import Architecture, Family
 from rightsizer_engine.domain.columns import Columns
+from rightsizer_engine.domain.flop import flop_per_token
 
 LLAMA = lookup.model("Llama 3.1 8B")
 FUNCTIONS = (

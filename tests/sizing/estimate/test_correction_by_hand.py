@@ -11,16 +11,10 @@ from rightsizer_engine.domain.cases import Case, Cases
 from rightsizer_engine.domain.framework import framework
 from rightsizer_engine.domain.layout import Layout
 from rightsizer_engine.domain.workload import Workload
-from rightsizer_engine.estimate.correction import (
-    Calibration,
-    Evidence,
-    Quantity,
-    Residual,
-    correct,
-    covariances,
-    noise_ln,
-)
+from rightsizer_engine.estimate.correction import correct
+from rightsizer_engine.estimate.evidence import Calibration, Evidence, Quantity, Residual, noise_ln
 from rightsizer_engine.estimate.parameters import SHARES, load_calibration
+from rightsizer_engine.estimate.regression import covariances
 
 CLUSTER = lookup.cluster("H100-SXM5-80GB")
 MODEL = lookup.model("Llama 3.1 8B")

@@ -6,7 +6,7 @@ from dataclasses import fields
 import pytest
 
 from rightsizer_engine.domain.layout import Layout, Sharding
-from rightsizer_engine.estimate.correction import noise_ln
+from rightsizer_engine.estimate.evidence import noise_ln
 from rightsizer_engine.estimate.parameters import SHARES, load_calibration
 from rightsizer_engine.resize.scaling import recalibrate, size_from_option
 from rightsizer_engine.search.types import Option

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from rightsizer_engine.domain.layout import Layout
-from rightsizer_engine.estimate.correction import noise_ln
+from rightsizer_engine.estimate.evidence import noise_ln
 from rightsizer_engine.estimate.parameters import load_calibration, load_resize
 from rightsizer_engine.resize.types import JobSize, Visit
 from rightsizer_engine.resize.visits import with_visits

@@ -13,14 +13,8 @@ from rightsizer_engine.domain.layout import Layout, Sharding
 from rightsizer_engine.domain.observation import dumps, loads, observe, timed
 from rightsizer_engine.domain.workload import Precision, Recompute, Workload
 from rightsizer_engine.errors import InputError
-from rightsizer_engine.estimate.correction import (
-    Calibration,
-    LayoutFamily,
-    Quantity,
-    configuration_slack,
-    correct,
-    layout_family,
-)
+from rightsizer_engine.estimate.correction import configuration_slack, correct
+from rightsizer_engine.estimate.evidence import Calibration, LayoutFamily, Quantity, layout_family
 from rightsizer_engine.estimate.goodput import Reliability
 from rightsizer_engine.estimate.prediction import predict
 from rightsizer_engine.search.calibrate import (

@@ -8,7 +8,7 @@ from rightsizer_engine.catalog import lookup
 from rightsizer_engine.domain.framework import framework
 from rightsizer_engine.domain.layout import Layout, Offload, Sharding
 from rightsizer_engine.domain.workload import Recompute, Workload
-from rightsizer_engine.estimate.correction import Calibration, Evidence, Residual
+from rightsizer_engine.estimate.evidence import Calibration, Evidence, Residual
 from rightsizer_engine.estimate.goodput import Reliability
 from rightsizer_engine.search.reasons import (
     calibration_text,

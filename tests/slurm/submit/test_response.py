@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from rightsizer_api import sizing
-from rightsizer_api.resources import Deadline
+from rightsizer_api.spec.resources import Deadline
 from rightsizer_slurm.cluster.comment import parse, plan_of
 from rightsizer_slurm.cluster.config import SiteConfig
 from rightsizer_slurm.submit.constraints import with_spec

@@ -15,7 +15,7 @@ from rightsizer_cli.output.render import table
 from rightsizer_cli.requests.usage_errors import OptionError
 from rightsizer_engine.domain.observation import Observation
 from rightsizer_engine.errors import RightsizerError
-from rightsizer_engine.estimate.correction import Calibration, LayoutFamily
+from rightsizer_engine.estimate.evidence import Calibration, LayoutFamily
 from rightsizer_engine.published.rows import case_from_row
 from rightsizer_engine.search.calibrate import CorrectionFactors, calibration, correction_factors
 from rightsizer_engine.values import immutable

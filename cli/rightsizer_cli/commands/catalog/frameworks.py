@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from rightsizer_api.launch import NEEDS_A_STAGE, READ_FROM_LOG_LINES
+from rightsizer_api.spec.launch import NEEDS_A_STAGE, READ_FROM_LOG_LINES
 from rightsizer_cli.commands.catalog.listing import document, fields, values
 from rightsizer_cli.output.console import echo_json, show
 from rightsizer_cli.output.render import table

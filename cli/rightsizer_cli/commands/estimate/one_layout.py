@@ -4,7 +4,7 @@ from pathlib import Path
 
 from rich.text import Text
 
-from rightsizer_api import sizing
+from rightsizer_api import reporting
 from rightsizer_cli.output.console import echo_json, show
 from rightsizer_cli.output.render import measured_lines, option_tables, request_line
 from rightsizer_cli.requests.flags import HardwareFlags, JobFlags, LayoutFlags
@@ -40,7 +40,7 @@ def print_estimate(
         answer = Plan(request=request, option=option, runners_up=(), reasons=(), binding="layout", curve=(),
                       layouts_evaluated=1)  # fmt: skip
         unknown = {} if whole_run else dict.fromkeys(RUN_FIELDS)
-        report = sizing.report(answer).model_copy(
+        report = reporting.report(answer).model_copy(
             update={"feasible": fits is not Verdict.DOES_NOT_FIT, "verdict": verdict} | unknown
         )
         echo_json(report.model_dump(mode="json", by_alias=True))

@@ -12,7 +12,7 @@ from rightsizer_api.plan import TrainingPlan
 from rightsizer_engine.domain.hardware import Cluster
 from rightsizer_engine.domain.observation import Observation
 from rightsizer_engine.errors import InputError
-from rightsizer_engine.estimate.correction import same_configuration
+from rightsizer_engine.estimate.evidence import same_configuration
 from rightsizer_engine.search.explain import verdict
 from rightsizer_engine.search.reasons import gpus_text, layout_text, opening_text
 from rightsizer_engine.search.types import NoPlan, Option, Plan, Request

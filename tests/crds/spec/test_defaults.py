@@ -1,7 +1,7 @@
 import pytest
 
-from rightsizer_api.spec_defaults import recipe_notes, workload_of
-from rightsizer_api.workload import WorkloadSpec
+from rightsizer_api.spec.defaults import recipe_notes, workload_of
+from rightsizer_api.spec.workload import WorkloadSpec
 from rightsizer_engine.catalog import lookup
 from rightsizer_engine.catalog.recipes import recipe
 from rightsizer_engine.domain.framework import framework

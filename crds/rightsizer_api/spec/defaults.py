@@ -3,8 +3,8 @@
 import math
 from collections.abc import Sequence
 
-from rightsizer_api.model import Dimensions
-from rightsizer_api.workload import Lora, WorkloadSpec
+from rightsizer_api.spec.model import Dimensions
+from rightsizer_api.spec.workload import Lora, WorkloadSpec
 from rightsizer_engine.catalog.recipes import Recipe
 from rightsizer_engine.domain.architecture import Architecture, parameters_matmul_active
 from rightsizer_engine.domain.framework import Framework

@@ -1,0 +1,1 @@
+"""The sections of a plan's spec: model, workload, resources and launch, with their defaults."""
