@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from rightsizer_api import validate
 from rightsizer_operator.reconcile.size import decide
 from rightsizer_operator.reconcile.sizing_answer import NotSizedYetError, SizingQuestion
-from rightsizer_operator.runtime.sizing import Sizing, sizing_processes
+from rightsizer_operator.runtime.sizing import Sizing, sizing_lanes
 from rightsizer_operator.values.inventory import Inventory
 from rightsizer_operator.values.nodes import ClusterNode
 
@@ -53,7 +53,7 @@ def question(spec: dict[str, object], batch: int) -> SizingQuestion:
 
 async def reactions(seconds: int, huge_per_s: int) -> tuple[list[float], float]:
     """Seconds until one small plan a second has its size, and the event loop's longest lag."""
-    sizing, answered, lags = Sizing(sizing_processes(BUDGET_S), budget_s=BUDGET_S), {}, [0.0]
+    sizing, answered, lags = Sizing(sizing_lanes(BUDGET_S), budget_s=BUDGET_S), {}, [0.0]
     sizing.on_answer = lambda key: answered.setdefault(key, asyncio.Event()).set()
     huge = [question(HUGE, 15360 + 8 * n) for n in range(seconds * huge_per_s)]
     small = [question(SMALL, 256 + 8 * n) for n in range(seconds + 1)]

@@ -26,7 +26,7 @@ from rightsizer_slurm.monitor.service import DaemonMetrics, MonitorOptions, run_
 from rightsizer_slurm.monitor.settings import options_of
 from rightsizer_slurm.submit.releases import Releases, release_all
 from rightsizer_slurm.submit.server import Server
-from rightsizer_slurm.submit.sizing_processes import SizingProcesses
+from rightsizer_slurm.submit.sizing_processes import sizing_pool
 from rightsizer_slurm.submit.ticket_store import TicketStore
 
 _LOG = logging.getLogger("rightsizer.slurm")
@@ -83,8 +83,8 @@ def become(name: str) -> int:
 async def _serve(
     site: SiteConfig, state: TicketStore, trusted: frozenset[int], watch: MonitorOptions | None
 ) -> None:
-    sizer = SizingProcesses(_SIZINGS)
-    server = Server(site=site, state=state, trusted=trusted, sizer=sizer, sizings=_SIZINGS)
+    pool = sizing_pool(_SIZINGS)
+    server = Server(site=site, state=state, trusted=trusted, pool=pool)
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
@@ -92,10 +92,11 @@ async def _serve(
     releases = Releases(state, slurm, SlurmCommands(slurm), site)
     await _read_cluster(server, slurm, limits_too=True)
     listener = await _listen(server, site)
+    pool.start()
     tasks = [
         asyncio.create_task(_poll_cluster(server, slurm, site)),
         asyncio.create_task(_release_held_jobs(server, releases)),
-        asyncio.create_task(_warm_up(server, sizer)),
+        asyncio.create_task(server.warm_up()),
     ]
     monitoring, stop_monitor = None, threading.Event()
     if watch is not None:
@@ -108,7 +109,7 @@ async def _serve(
     stop_monitor.set()
     if monitoring is not None:
         await monitoring  # it stores the result of the command that it has given
-    sizer.close()
+    pool.close()
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
@@ -163,9 +164,3 @@ async def _release_held_jobs(server: Server, releases: Releases) -> None:
         server.size_tickets()
         await asyncio.to_thread(releases.round)
         systemd.notify("WATCHDOG=1")
-
-
-async def _warm_up(server: Server, sizer: SizingProcesses) -> None:
-    """Start the child processes and fill their caches with the models that users train here."""
-    await asyncio.to_thread(sizer.start)
-    await server.warm_up()

@@ -20,7 +20,6 @@ TO_RENAME = {  # take a name off the list when only one class has it
     # the CRDs and the command line
     "Status",
     # launch and telemetry
-    "Limits",
     "Reading",
     "Rule",
     # the command line

@@ -61,6 +61,7 @@ async def _served(port: int, ready: Callable[[str], None]) -> None:
         await ended.wait()
     finally:
         await runner.cleanup()
+        engine.close()
 
 
 def application(engine: Engine, *, soon_s: float = _SOON_S) -> web.Application:

@@ -10,6 +10,7 @@ import math
 import multiprocessing
 import os
 import resource
+import select
 import signal
 import subprocess
 import sys
@@ -23,7 +24,10 @@ from rightsizer_engine.values import immutable
 
 _START_TIMEOUT_S = 120.0  # Python and its imports, on a busy machine
 _OOM_SCORE = "500"  # without memory the kernel ends the child, not its parent
-_ORPHAN_S = 5.0  # beyond the time limit: a child whose parent was killed ends by itself
+_ALARM_S = 5.0  # beyond the time limit: the child ends by itself, also if it cannot watch its parent
+_WATCH_STACK_BYTES = (
+    256 << 10
+)  # of the thread that watches the parent; the default counts in the child's data
 
 
 class ChildError(Exception):
@@ -31,7 +35,7 @@ class ChildError(Exception):
 
 
 @immutable
-class Limits:
+class ChildLimits:
     """`memory_bytes` bounds the child's data, `time_s` one call.
 
     A child that holds more than `keep_bytes` after a call is replaced as soon as its successor has started.
@@ -50,7 +54,7 @@ class BoundedProcess:
     The function returns its errors: an exception ends the child.
     """
 
-    def __init__(self, function: str, limits: Limits) -> None:
+    def __init__(self, function: str, limits: ChildLimits) -> None:
         self._function, self._limits = function, limits
         self._lock = threading.Lock()
         self._child: _Child | None = None
@@ -62,10 +66,12 @@ class BoundedProcess:
         with self._lock:
             self._ready_child()
 
-    def call(self, argument: Any) -> Any:
-        """The function's result, or ChildError."""
+    def call(self, argument: Any, abandoned: threading.Event | None = None) -> Any:
+        """The function's result, or ChildError. Set `abandoned`, then `interrupt`, to end the call."""
         with self._lock:
             child = self._ready_child()
+            if abandoned is not None and abandoned.is_set():
+                raise ChildError("its caller has left")
             try:
                 result, reusable = child.ask(argument, self._limits.time_s)
             except ChildError:
@@ -75,11 +81,15 @@ class BoundedProcess:
                 self._successor = _Child(self._function, self._limits)
             return result
 
+    def interrupt(self) -> None:
+        """End the child and the call in progress; a later call has a new child."""
+        if (child := self._child) is not None:
+            child.kill()
+
     def close(self) -> None:
         """End the child; a call in progress and all later ones raise ChildError."""
         self._closed = True
-        if (child := self._child) is not None:
-            child.kill()
+        self.interrupt()
         with self._lock:
             self._end()
             self._end()  # its successor
@@ -110,7 +120,7 @@ class BoundedProcess:
 class _Child:
     """One process and our end of its socket."""
 
-    def __init__(self, function: str, limits: Limits) -> None:
+    def __init__(self, function: str, limits: ChildLimits) -> None:
         self._socket, other = multiprocessing.Pipe()
         self._limits = limits
         self._ready = False
@@ -174,15 +184,23 @@ _OUT_OF_MEMORY = 70
 
 
 def _serve(function: Callable[[Any], Any], socket: Connection, *, keep_bytes: int, time_s: float) -> None:
-    """Answer until the parent closes its end."""
+    """Answer until the parent closes its end or dies."""
     socket.send(None)
     with contextlib.suppress(EOFError):
         while True:
             argument = socket.recv()
-            signal.alarm(math.ceil(time_s + _ORPHAN_S))
+            signal.alarm(math.ceil(time_s + _ALARM_S))
             result = function(argument)
             signal.alarm(0)
             socket.send((result, _resident_bytes() <= keep_bytes))
+
+
+def _end_with_parent(socket: Connection) -> None:
+    """Wait until the parent's end is closed, then end this process, also in the middle of a call."""
+    parent = select.poll()
+    parent.register(socket.fileno(), 0)  # reports POLLHUP only
+    parent.poll()
+    os._exit(0)
 
 
 def _resident_bytes() -> int:
@@ -196,10 +214,13 @@ def _main(name: str, descriptor: str, *limits: str) -> int:
     Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE)
     resource.setrlimit(resource.RLIMIT_DATA, (int(memory_bytes), int(memory_bytes)))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends its children
     module, _, attribute = name.partition(":")
     function: Callable[[Any], Any] = getattr(importlib.import_module(module), attribute)
     try:
         with Connection(int(descriptor)) as socket:
+            threading.stack_size(_WATCH_STACK_BYTES)
+            threading.Thread(target=_end_with_parent, args=(socket,), daemon=True).start()
             _serve(function, socket, keep_bytes=int(keep_bytes), time_s=float(time_s))
     except MemoryError:
         return _OUT_OF_MEMORY

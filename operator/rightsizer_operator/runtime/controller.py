@@ -23,7 +23,7 @@ from rightsizer_operator.runtime.action_executor import ActionExecutor
 from rightsizer_operator.runtime.at_once import all_of
 from rightsizer_operator.runtime.events import EventRecorder
 from rightsizer_operator.runtime.plan_metrics import Metrics
-from rightsizer_operator.runtime.sizing import Sizing, sizing_processes
+from rightsizer_operator.runtime.sizing import Sizing, sizing_lanes
 from rightsizer_operator.runtime.work_queue import WorkQueue
 from rightsizer_operator.values.actions import Action, Apply, Requeue, SearchSize, batches
 from rightsizer_operator.values.conditions import is_true, reason_of, state_of
@@ -60,7 +60,7 @@ class Controller:
         self._kube, self._metrics = kube, metrics
         self._namespaces, self._sizing = (
             namespaces,
-            sizing or Sizing(sizing_processes(settings.sizing_s), budget_s=settings.sizing_s),
+            sizing or Sizing(sizing_lanes(settings.sizing_s), budget_s=settings.sizing_s),
         )
         self._sizing.on_answer = self.enqueue
         self._queue = WorkQueue(metrics.queue.set)

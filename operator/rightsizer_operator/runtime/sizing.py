@@ -10,13 +10,13 @@ import datetime as dt
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from rightsizer_api.state import State
-from rightsizer_launch.bounded.fair_slots import FairSlots
-from rightsizer_launch.bounded.process import BoundedProcess, ChildError, Limits
+from rightsizer_engine.values import immutable
+from rightsizer_launch.bounded.process import ChildError, ChildLimits
+from rightsizer_launch.bounded.sizing_pool import Call, FairPool, SizingPool
 from rightsizer_operator.reconcile.sizing_answer import (
     Identity,
     NotSizedYetError,
@@ -24,6 +24,7 @@ from rightsizer_operator.reconcile.sizing_answer import (
     SizingAnswer,
     SizingQuestion,
 )
+from rightsizer_operator.runtime import sizing_process
 from rightsizer_operator.values.snapshot import Key
 
 T = TypeVar("T")
@@ -35,64 +36,28 @@ _HANGS_AFTER = 8.0  # budgets: processor time that takes so long to get is a pro
 _SHORTEST_S = 20.0
 
 
-class Searcher(Protocol):
-    """Something that answers one question at a time."""
-
-    async def answer(self, question: SizingQuestion) -> SizingAnswer | None:
-        """The answer; None: it takes more than the budget."""
-
-    def start(self) -> None:
-        """Be ready for the first question."""
-
-    def close(self) -> None:
-        """End, with a question that is being answered."""
-
-
+@immutable
 class Lane:
-    """A process with a budget of processor time for each question."""
+    """A pool whose searches each have so much processor time."""
 
-    def __init__(self, budget_s: float, *, nice: int = 10) -> None:
-        self._budget_s = budget_s
-        limits = Limits(
-            memory_bytes=_MEMORY_BYTES,
-            keep_bytes=_KEEP_BYTES,
-            time_s=max(_SHORTEST_S, _HANGS_AFTER * budget_s),
-            nice=nice,
-        )
-        self._process = BoundedProcess("rightsizer_operator.runtime.sizing_process:answer_within", limits)
-        self._thread = ThreadPoolExecutor(max_workers=1)  # waits for the process; nothing else waits for it
-
-    async def answer(self, question: SizingQuestion) -> SizingAnswer | None:
-        """The answer; None: it takes more time or memory than it may."""
-        loop = asyncio.get_running_loop()
-        try:
-            found: SizingAnswer | None = await loop.run_in_executor(
-                self._thread, self._process.call, (question, self._budget_s)
-            )
-        except ChildError as error:
-            _LOG.warning("a sizing process has no answer: %s", error)
-            return None
-        return found
-
-    def start(self) -> None:
-        """Start the process, so that the first question does not wait for its imports."""
-        self._thread.submit(self._start)
-
-    def _start(self) -> None:
-        try:
-            self._process.start()
-        except ChildError as error:  # the first question tries again
-            _LOG.warning("cannot start a sizing process: %s", error)
-
-    def close(self) -> None:
-        """End the process."""
-        self._process.close()
-        self._thread.shutdown(wait=False, cancel_futures=True)
+    pool: FairPool
+    budget_s: float
 
 
-def sizing_processes(budget_s: float) -> tuple[Lane, Lane]:
-    """The process of quick questions and that of the others."""
-    return Lane(min(_QUICK_S, budget_s), nice=0), Lane(budget_s)  # launches wait for the quick ones
+def sizing_lanes(budget_s: float) -> tuple[Lane, Lane]:
+    """A process for quick questions and one for the others."""
+    return _lane(min(_QUICK_S, budget_s), nice=0), _lane(budget_s, nice=10)  # launches wait for quick ones
+
+
+def _lane(budget_s: float, *, nice: int) -> Lane:
+    limits = ChildLimits(
+        memory_bytes=_MEMORY_BYTES,
+        keep_bytes=_KEEP_BYTES,
+        time_s=max(_SHORTEST_S, _HANGS_AFTER * budget_s),
+        nice=nice,
+    )
+    function = f"{sizing_process.__name__}:{sizing_process.answer_within.__name__}"
+    return Lane(pool=SizingPool(function, limits), budget_s=budget_s)
 
 
 @dataclass(slots=True)
@@ -110,9 +75,9 @@ class _Search:
 class Sizing:
     """Answers by question, one search at a time for each plan. `on_answer`: reconcile this plan."""
 
-    def __init__(self, lanes: Sequence[Searcher], *, budget_s: float) -> None:
+    def __init__(self, lanes: Sequence[Lane], *, budget_s: float) -> None:
         self.on_answer: Callable[[Key], None] = lambda _key: None
-        self._lanes = [(lane, FairSlots(1)) for lane in lanes]
+        self._lanes = lanes
         self._refusal = SizingAnswer(
             message=f"the search for a size was stopped after {budget_s:g} s of processor time",
             refusal=State.SIZING_TOO_LONG,
@@ -124,16 +89,16 @@ class Sizing:
 
     def start(self) -> None:
         """Start the processes."""
-        for lane, _ in self._lanes:
-            lane.start()
+        for lane in self._lanes:
+            lane.pool.start()
 
     def close(self) -> None:
         """End the processes and the searches."""
         for task in self._tasks:
             task.cancel()
         self._searches.clear()
-        for lane, _ in self._lanes:
-            lane.close()
+        for lane in self._lanes:
+            lane.pool.close()
 
     def size_of(self, key: Key) -> Size:
         """What answers a plan's questions: the cache."""
@@ -174,10 +139,10 @@ class Sizing:
 
     async def _search(self, key: Key, search: _Search) -> None:
         found: SizingAnswer | None = None
-        for lane, turns in self._lanes[1:] if search.question.identity in self._slow else self._lanes:
-            async with turns.turn(key[0]):
+        for lane in self._lanes[1:] if search.question.identity in self._slow else self._lanes:
+            async with lane.pool.turn(key[0]) as call:
                 search.running = True
-                found = self._known(search.question) or await lane.answer(search.question)
+                found = self._known(search.question) or await _within(call, search.question, lane.budget_s)
                 search.running = False
             if found is not None:
                 break
@@ -202,6 +167,16 @@ class Sizing:
         if found is not None:
             self._answers.move_to_end(question.identity)
         return found
+
+
+async def _within(call: Call, question: SizingQuestion, budget_s: float) -> SizingAnswer | None:
+    """The answer; None: it takes more time or memory than it may."""
+    try:
+        found: SizingAnswer | None = await call((question, budget_s))
+    except ChildError as error:
+        _LOG.warning("a sizing process has no answer: %s", error)
+        return None
+    return found
 
 
 def _keep(cache: OrderedDict[Identity, T], identity: Identity, value: T) -> None:

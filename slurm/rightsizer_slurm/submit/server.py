@@ -13,12 +13,13 @@ import sqlite3
 import struct
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable
+from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from rightsizer_engine.errors import InputError
-from rightsizer_launch.bounded.fair_slots import FairSlots
+from rightsizer_launch.bounded.process import ChildError
+from rightsizer_launch.bounded.sizing_pool import FairPool
 from rightsizer_slurm.cluster.accounting_limits import AccountingLimits
 from rightsizer_slurm.cluster.comment import LONGEST, parse, subject
 from rightsizer_slurm.cluster.config import SiteConfig
@@ -50,9 +51,9 @@ _IDLE_S = 0.1
 _ADDED = 400  # characters that a held job's comment gets: its ticket, then its variables
 _CLI_TIMEOUT_S = 4.0  # only the user's own sbatch waits
 _USER_KINDS = ("cli",)
+_WARM_UP = "warm-up"  # takes turns with the users
 
 Key = tuple[SizingRequest, int]
-Sizer = Callable[[SizingTask], SizingResponse]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -67,7 +68,7 @@ class _Snapshot:
 class Server:
     """Responds to requests. `trusted` are the users that may name another submitter: slurmctld's and root.
 
-    `sizer` is called in threads, `sizings` at once, one for each user.
+    `pool` sizes a SizingTask; users take turns.
     """
 
     def __init__(
@@ -76,19 +77,17 @@ class Server:
         site: SiteConfig,
         state: TicketStore,
         trusted: frozenset[int],
-        sizer: Sizer,
-        sizings: int = 2,
+        pool: FairPool,
         validator: Validator | None = None,
     ) -> None:
         self._site = site
         self._state = state
         self._trusted = trusted
-        self._sizer = sizer
+        self._pool = pool
         self._validator = validator or Validator()
         self._snapshot = _Snapshot()
         self._cache: OrderedDict[Key, tuple[float, SizingResponse]] = OrderedDict()
         self._running: dict[Key, asyncio.Task[SizingResponse]] = {}
-        self._slots = FairSlots(sizings)
         self._attached: set[str] = set()
         self._sized: set[str] = set()
         self._connections: Counter[int] = Counter()
@@ -167,7 +166,7 @@ class Server:
             return SizingResponse(verdict=SizingVerdict.REFUSE, say=wrong, code="comment")
         if self._snapshot.cluster is None:
             return self._later(request)
-        if self._slots.waiting(request.uid) >= _MAX_WAITING and key not in self._running:
+        if self._pool.waiting(request.uid) >= _MAX_WAITING and key not in self._running:
             say = f"{_MAX_WAITING:,} of your requests wait to be sized"
             return SizingResponse(verdict=SizingVerdict.KEEP, say=say, code="fault")
         task = self._task(key, request)
@@ -194,8 +193,7 @@ class Server:
 
     async def _sized_once(self, key: Key, request: SizingRequest) -> SizingResponse:
         try:
-            async with self._slots.turn(request.uid):
-                result = await asyncio.to_thread(self._sizer, self._sizing_task(request))
+            result = await self._size(request, request.uid)
         except Exception:  # a fault of ours in one request must not stop the others
             _LOG.exception("internal error: %s", one_line(request.comment))
             result = SizingResponse(verdict=SizingVerdict.KEEP, say="internal error", code="fault")
@@ -208,6 +206,16 @@ class Server:
             if result.verdict is SizingVerdict.OK and len(self._sized) < _CACHE_SIZE:
                 self._sized.add(request.comment)
         return result
+
+    async def _size(self, request: SizingRequest, tenant: Hashable) -> SizingResponse:
+        """The engine's response. A request that ends its child process is not sized."""
+        async with self._pool.turn(tenant) as size:
+            try:
+                response: SizingResponse = await size(self._sizing_task(request))
+            except ChildError as error:
+                _LOG.error("uid=%d not sized: %s: %s", request.uid, error, one_line(request.comment))
+                return SizingResponse(verdict=SizingVerdict.KEEP, say=str(error), code="fault")
+        return response
 
     def _sizing_task(self, request: SizingRequest) -> SizingTask:
         return SizingTask(
@@ -262,7 +270,7 @@ class Server:
         for comment in self._state.comments(_WARM_SUBJECTS):
             while self._running:
                 await asyncio.sleep(_IDLE_S)
-            await asyncio.to_thread(self._sizer, self._sizing_task(SizingRequest(comment=comment)))
+            await self._size(SizingRequest(comment=comment), _WARM_UP)
 
 
 def _peer(writer: asyncio.StreamWriter) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rightsizer_launch.bounded.process import BoundedProcess, ChildError, Limits
+from rightsizer_launch.bounded.process import BoundedProcess, ChildError, ChildLimits
 
 while Path(os.environ.get("NO_CHILD_STARTS_WHILE", "no such file")).exists():
     time.sleep(0.01)
@@ -51,7 +51,7 @@ def child(monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     made: list[BoundedProcess] = []
 
     def make(function: Callable[..., object], *, keep_mib: int = 256, time_s: float = 60.0) -> BoundedProcess:
-        limits = Limits(memory_bytes=512 * MIB, keep_bytes=keep_mib * MIB, time_s=time_s)
+        limits = ChildLimits(memory_bytes=512 * MIB, keep_bytes=keep_mib * MIB, time_s=time_s)
         made.append(BoundedProcess(f"test_process:{function.__name__}", limits))
         return made[-1]
 
@@ -124,4 +124,6 @@ def test_closing_ends_a_call_in_progress(child: Make) -> None:
 
 def test_a_function_that_is_not_there_is_an_error(child: Make) -> None:
     with pytest.raises(ChildError, match="exit code 1"):
-        BoundedProcess("no_such_module:f", Limits(memory_bytes=512 * MIB, keep_bytes=MIB, time_s=5.0)).start()
+        BoundedProcess(
+            "no_such_module:f", ChildLimits(memory_bytes=512 * MIB, keep_bytes=MIB, time_s=5.0)
+        ).start()

@@ -4,15 +4,14 @@ import asyncio
 import contextlib
 import datetime as dt
 import json
-import math
 
 import pytest
+from tests.operator.runtime.inline_pool import InlinePool
 
 from rightsizer_operator.cluster.client import ApiError, KubeClient
-from rightsizer_operator.reconcile.sizing_answer import answer
 from rightsizer_operator.runtime.controller import Controller
 from rightsizer_operator.runtime.plan_metrics import Metrics
-from rightsizer_operator.runtime.sizing import Sizing
+from rightsizer_operator.runtime.sizing import Lane, Sizing
 from rightsizer_operator.values.settings import OperatorSettings
 
 PLAN = "/apis/rightsizer.dev/v1alpha1/namespaces/team/trainingplans/demo"
@@ -23,36 +22,17 @@ KEY = ("team", "demo")
 LONG_S = 30.0  # on a busy machine; nothing here waits for it
 
 
-class InlineSearcher:
-    """Searches in this process. `endless` tokens take for ever; more than `most` are over budget."""
-
-    def __init__(self, endless=0, most=math.inf):
-        self.endless, self.most = endless, most
-
-    async def answer(self, question):
-        tokens = question.request.workload.tokens
-        if tokens == self.endless:
-            await asyncio.Event().wait()
-        return answer(question) if tokens <= self.most else None
-
-    def start(self):
-        pass
-
-    def close(self):
-        pass
-
-
 class Running:
     """A controller that leads in this event loop; a watch reports every change to it."""
 
-    def __init__(self, api, fake_cluster, searchers=None, **settings):
+    def __init__(self, api, fake_cluster, pools=None, **settings):
         self.api, self.metrics = api, Metrics()
         self.fake = fake_cluster
         now = dt.datetime.now(dt.UTC)
         fake_cluster.plan["metadata"]["creationTimestamp"] = now.isoformat(timespec="seconds")
         settings = OperatorSettings(**{"refresh_s": 3600.0} | settings)
         kube = KubeClient(api, self.metrics, dry_run=settings.dry_run)
-        sizing = Sizing(searchers or (InlineSearcher(),), budget_s=1.0)
+        sizing = Sizing([Lane(pool=pool, budget_s=1.0) for pool in pools or (InlinePool(),)], budget_s=1.0)
         self.controller = Controller(kube, self.metrics, settings, (), sizing)
         api.told = self.tell
         for node in fake_cluster.nodes:
@@ -267,7 +247,7 @@ def test_a_plan_with_an_endless_search_delays_no_other(fake_api, fake_cluster):
     world = Running(
         fake_api,
         fake_cluster({"workload": {"tokens": "70M"}}),
-        (InlineSearcher(most=5e7), InlineSearcher(endless)),
+        (InlinePool(most=5e7), InlinePool(endless)),
     )
     world.plan()
 
@@ -282,8 +262,8 @@ def test_a_plan_with_an_endless_search_delays_no_other(fake_api, fake_cluster):
 
 
 def test_a_plan_over_the_sizing_budget_is_refused_once_and_sized_when_simpler(fake_api, fake_cluster):
-    searcher = InlineSearcher(most=5e7)
-    world = Running(fake_api, fake_cluster({"workload": {"tokens": "70M"}}), (searcher,), retry_s=0.01)
+    pool = InlinePool(most=5e7)
+    world = Running(fake_api, fake_cluster({"workload": {"tokens": "70M"}}), (pool,), retry_s=0.01)
     world.plan()
 
     async def scenario(world):

@@ -7,6 +7,7 @@ import pytest
 
 from rightsizer_api import validate
 from rightsizer_api.state import State
+from rightsizer_launch.bounded.fair_slots import FairSlots
 from rightsizer_operator.reconcile.size import decide
 from rightsizer_operator.reconcile.sizing_answer import (
     NotSizedYetError,
@@ -15,7 +16,7 @@ from rightsizer_operator.reconcile.sizing_answer import (
     answer,
     report_of,
 )
-from rightsizer_operator.runtime.sizing import Sizing, sizing_processes
+from rightsizer_operator.runtime.sizing import Lane, Sizing, sizing_lanes
 from rightsizer_operator.values.inventory import Inventory
 
 KEY, OTHER = ("team", "demo"), ("team", "other")
@@ -51,16 +52,21 @@ def questions(cluster):
 
 
 class Counting:
-    """A searcher that finishes when the test lets it."""
+    """A stand-in for a pool that finishes when the test lets it."""
 
     def __init__(self, found):
-        self.found, self.asked, self.let = found, [], asyncio.Event()
+        self.found, self.asked, self.let, self.slots = found, [], asyncio.Event(), FairSlots(1)
+
+    @contextlib.asynccontextmanager
+    async def turn(self, tenant):
+        async with self.slots.turn(tenant):
+            yield self.answer
 
     async def allowed(self):
         await self.let.wait()
 
-    async def answer(self, question):
-        self.asked.append(question)
+    async def answer(self, asked):
+        self.asked.append(asked[0])
         await self.allowed()
         return self.found
 
@@ -72,7 +78,7 @@ class Counting:
 
 
 class OneByOne(Counting):
-    """A searcher that finishes one request each time the test lets it."""
+    """A stand-in for a pool that finishes one request each time the test lets it."""
 
     def __init__(self, found):
         super().__init__(found)
@@ -80,6 +86,10 @@ class OneByOne(Counting):
 
     async def allowed(self):
         await self.lets.acquire()
+
+
+def lanes(*pools):
+    return [Lane(pool=pool, budget_s=1.0) for pool in pools]
 
 
 async def settled():
@@ -93,7 +103,7 @@ def test_the_same_question_of_many_plans_is_searched_once_and_refusals_are_kept(
 
     async def scenario():
         searcher, told = Counting(found), []
-        sizing = Sizing((searcher,), budget_s=1.0)
+        sizing = Sizing(lanes(searcher), budget_s=1.0)
         sizing.on_answer = told.append
         for key in (KEY, OTHER):
             with pytest.raises(NotSizedYetError):
@@ -115,7 +125,7 @@ def test_a_result_requeues_every_waiting_plan_before_the_next_search(fake_cluste
 
     async def scenario():
         searcher, told = OneByOne(SizingAnswer(message="none")), []
-        sizing = Sizing((searcher,), budget_s=1.0)
+        sizing = Sizing(lanes(searcher), budget_s=1.0)
         sizing.on_answer = told.append
         asked = {"a": first, "b": second, "c": first}
         for name, question in asked.items():
@@ -135,7 +145,7 @@ def test_beyond_all_budgets_a_question_is_refused_and_not_searched_again(fake_cl
 
     async def scenario():
         quick, slow, told = Counting(None), Counting(None), []
-        sizing = Sizing((quick, slow), budget_s=7.0)
+        sizing = Sizing(lanes(quick, slow), budget_s=7.0)
         sizing.on_answer = told.append
         quick.let.set()
         sizing.ask(KEY, 1, question)
@@ -171,7 +181,7 @@ def test_the_start_of_a_sizing_is_kept_until_its_end_for_one_generation(fake_clu
     question = questions(fake_cluster())[0]
 
     async def scenario():
-        sizing = Sizing((Counting(SizingAnswer()),), budget_s=1.0)
+        sizing = Sizing(lanes(Counting(SizingAnswer())), budget_s=1.0)
         sizing.ask(KEY, 1, question)
         since = sizing.since(KEY, 1)
         assert (since is not None, sizing.since(KEY, 2), sizing.since(OTHER, 1)) == (True, None, None)
@@ -185,20 +195,24 @@ def test_the_start_of_a_sizing_is_kept_until_its_end_for_one_generation(fake_clu
 
 @pytest.mark.slow
 def test_a_real_process_gives_the_same_result_and_ends_slow_calls(fake_cluster):
-    quick, slow = sizing_processes(1.0)
+    quick, slow = sizing_lanes(1.0)
     small, huge = questions(fake_cluster())[0], questions(fake_cluster(HUGE))[-1]
 
+    async def within(lane, question):
+        async with lane.pool.turn("team") as call:
+            return await call((question, lane.budget_s))
+
     async def scenario():
-        assert await slow.answer(small) == answer(small)
-        assert await slow.answer(huge) is None
-        assert await slow.answer(small) == answer(small)  # the same process goes on
-        assert await quick.answer(huge) is None
+        assert await within(slow, small) == answer(small)
+        assert await within(slow, huge) is None
+        assert await within(slow, small) == answer(small)  # the same process goes on
+        assert await within(quick, huge) is None
 
     try:
         asyncio.run(scenario())
     finally:
-        quick.close()
-        slow.close()
+        quick.pool.close()
+        slow.pool.close()
 
 
 def test_a_fault_of_the_search_is_raised_where_the_plan_is_reconciled(fake_cluster):

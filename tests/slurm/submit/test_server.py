@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from tests.slurm.submit.thread_pool import ThreadPool
 
 from rightsizer_slurm.cluster.config import SiteConfig
 from rightsizer_slurm.cluster.snapshot import SlurmCluster
@@ -40,7 +41,9 @@ def talk(
 
     async def main() -> None:
         state = TicketStore(tmp_path / "state.db")
-        server = Server(site=site, state=state, trusted=trusted, sizer=lambda task: sizer(task.request))
+        server = Server(
+            site=site, state=state, trusted=trusted, pool=ThreadPool(lambda task: sizer(task.request))
+        )
         if cluster is not None:
             server.update(cluster)
         path = tmp_path / "s"

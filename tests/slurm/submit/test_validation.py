@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.slurm.submit.thread_pool import ThreadPool
 
 from rightsizer_slurm.cluster.config import SiteConfig
 from rightsizer_slurm.cluster.snapshot import SlurmCluster
@@ -40,7 +41,8 @@ def responses(
     async def main() -> list[SizingResponse]:
         state = TicketStore(tmp_path / "state.db")
         trusted = frozenset({os.getuid()})
-        server = Server(site=SiteConfig(), state=state, trusted=trusted, sizer=unsized, validator=validator)
+        pool = ThreadPool(unsized)
+        server = Server(site=SiteConfig(), state=state, trusted=trusted, pool=pool, validator=validator)
         if cluster is not None:
             server.update(cluster)
         asked = [SizingRequest(comment=comment, uid=os.getuid()) for comment in comments]
