@@ -76,7 +76,7 @@ _RENAMED = {
 
 
 def remedy(typed: str, known: Collection[str]) -> str:
-    """What to give instead of an option of another tool, to a command with the known ones; empty: no idea."""
+    """Our option in place of another tool's, for a command with the known ones; empty if none."""
     name = typed.partition("=")[0].lower().replace("_", "-")
     if name in known:
         return f"use {name}"

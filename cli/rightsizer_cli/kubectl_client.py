@@ -56,7 +56,7 @@ class Client:
         return cls(where=where, run=run)
 
     def call(self, *arguments: str) -> str:
-        """What kubectl prints; ClusterError with its last line if it fails."""
+        """The output of kubectl; ClusterError with its last line if it fails."""
         options = {"namespace": self.where.namespace, "context": self.where.context}
         options["kubeconfig"] = self.where.kubeconfig
         done = self.run([*(f"--{name}={value}" for name, value in options.items() if value), *arguments])

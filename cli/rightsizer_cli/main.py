@@ -91,7 +91,7 @@ def outcome(app: typer.Typer, args: Sequence[str], *, program: str) -> int:
 
 
 def _misused(error: typer.TyperException, program: str) -> str:
-    """What is wrong with a command line, and where its help is; an option of another tool by ours."""
+    """The fault of a command line, with a pointer to its help; another tool's option with ours."""
     context = getattr(error, "ctx", None)
     message = error.format_message()
     typed = getattr(error, "option_name", None)
@@ -168,7 +168,7 @@ def _names_completion(args: Sequence[str]) -> bool:
 
 
 def undetected_shell(detect: Callable[[], object] | None = None) -> str:
-    """Why the shell that called cannot be told, and what to do; empty: it can. Typer would say less."""
+    """The reason why the calling shell is unknown, and the remedy; empty if known. Typer prints less."""
     import shellingham
 
     try:

@@ -1,4 +1,4 @@
-"""What every model of the API shares: naming, strictness, and rules that two sides check."""
+"""The base of every model of the API: naming, strictness, and rules that two sides check."""
 
 import re
 from collections.abc import Callable
@@ -49,7 +49,7 @@ class Transition:
 
 
 def fixed(remedy: str) -> dict[str, Any]:
-    """The schema extension of a field that, once set, may not change; the remedy says why."""
+    """The schema extension of a field that, once set, may not change; `remedy` explains the alternative."""
     return {"x-kubernetes-validations": [{"rule": "self == oldSelf", "message": remedy}]}
 
 

@@ -63,7 +63,7 @@ def _translated(detail: ErrorDetails, root: type[BaseModel]) -> InputError:
 
 
 def _plain_words(detail: ErrorDetails) -> str:
-    """What should be there, for the kinds of errors that our models can have."""
+    """The expected value, for the kinds of errors that our models can have."""
     context, kind, value = detail.get("ctx", {}), detail["type"], detail["input"]
     if kind in {"enum", "literal_error"}:
         wanted = str(context["expected"]).replace("'", "").replace(" or ", ", ")
@@ -127,7 +127,7 @@ def _models(annotation: Any) -> Iterator[type[BaseModel]]:
 
 @functools.cache
 def _paths(model: type[BaseModel], prefix: str = "") -> tuple[str, ...]:
-    """Every field of a spec as a dotted path, shallow ones first; the status is nobody's to write."""
+    """Every field of a spec as a dotted path, shallow ones first; users do not write the status."""
     found: list[str] = []
     deeper: list[str] = []
     for name, field in wire_fields(model).items():

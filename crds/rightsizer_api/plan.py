@@ -96,7 +96,7 @@ class Spec(Model):
 
     @property
     def resize_mode(self) -> ElasticityMode:
-        """How the job may be resized: as stated; Off for a script that could not resume at another size."""
+        """The mode of resizing: as stated; Off for a script that could not resume at another size."""
         return self.elasticity.mode if not self.launch.never_resized else ElasticityMode.OFF
 
 

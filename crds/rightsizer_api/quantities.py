@@ -1,4 +1,4 @@
-"""Field types for what people write: quantities keep their text, and are checked by the engine's parsers."""
+"""Field types for quantities, which keep their text and are checked by the engine's parsers."""
 
 import datetime as dt
 import re
@@ -15,7 +15,7 @@ _LONGEST = 40
 
 
 def _checked(parse: Callable[..., float]) -> PlainValidator:
-    """Holds what was written once `parse` accepts it; a whole float becomes an int, another one text."""
+    """Keeps the written value once `parse` accepts it; a whole float becomes an int, another one text."""
 
     def check(value: Any) -> Any:
         parse(value, field="")

@@ -7,7 +7,7 @@ import enum
 
 
 class _Is(enum.Flag):
-    """How a state is classified."""
+    """The classes of a state."""
 
     NONE = 0
     WAITING = enum.auto()
@@ -109,7 +109,7 @@ class State(enum.StrEnum):
 
     @property
     def ended(self) -> bool:
-        """Whether it stays as it is until its spec changes."""
+        """True if the plan keeps this state until its spec changes."""
         return _Is.ENDED in self._traits
 
     @property

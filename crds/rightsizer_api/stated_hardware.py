@@ -1,4 +1,4 @@
-"""What a plan states of its nodes, as clusters of the engine."""
+"""The nodes that a plan states, as clusters of the engine."""
 
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_engine.catalog import lookup
@@ -9,7 +9,7 @@ from rightsizer_engine.values import immutable
 
 @immutable
 class StatedHardware:
-    """What a plan states of its nodes' links, power and price; None: as in the catalog."""
+    """The links, power and price that a plan states; None: as in the catalog."""
 
     inter_node: str | float | None = None
     intra_bytes_per_s: float | None = None
@@ -19,7 +19,7 @@ class StatedHardware:
     def cluster(
         self, gpu: str, gpus_per_node: int, *, nodes_shape: str | None = None, max_gpus: int = MOST_GPUS
     ) -> Cluster:
-        """GPUs in nodes of that size, with what is stated."""
+        """GPUs in nodes of that size, with the stated values."""
         rate, path = self.inter_node, "spec.resources.interconnect.interNodeGBps"
         between = (
             None if rate is None else parse_network_bytes_per_s(rate, field=path, gpus_per_node=gpus_per_node)
@@ -37,7 +37,7 @@ class StatedHardware:
 
 
 def stated_hardware(plan: TrainingPlan) -> StatedHardware:
-    """What a plan states of its hardware."""
+    """The hardware that a plan states."""
     resources, budget = plan.spec.resources, plan.spec.budget
     links = resources.interconnect
     intra = links.intra_node_gbps if links else None

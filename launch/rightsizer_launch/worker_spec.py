@@ -1,4 +1,4 @@
-"""What a worker runs, whichever executor starts it: argv, environment, files, elastic range. Pure.
+"""A worker's program, for all executors: argv, environment, files, elastic range. Pure.
 
 The local executor, the operator and Slurm call `worker_spec`. Each adds only what depends on the executor:
 torchrun's rendezvous, ports and devices.
@@ -39,7 +39,7 @@ _GRACE_S = 30.0
 
 @immutable
 class Directories:
-    """Where an executor's workers find their files.
+    """The folders of an executor's workers.
 
     `run` holds the run's records, `files` what the framework reads. A relative checkpoint path starts at
     `checkpoints`; if that is empty, it starts at the worker's working directory.
@@ -90,7 +90,7 @@ class ElasticRange:
 
 @immutable
 class WorkerSpec:
-    """What every worker of a plan runs.
+    """The program of every worker of a plan.
 
     `environment` contains the user's variables, which win over ours. `files` maps names in
     `Directories.files` to texts. `checkpoint_path` is empty if the plan saves nothing.
@@ -115,7 +115,7 @@ def worker_spec(
     movable: bool = True,
     supervised: bool = False,
 ) -> WorkerSpec:
-    """What the workers of a plan run at one size.
+    """The program of a plan's workers at one size.
 
     `room_gpus` and `movable` are `elastic_range`'s. `supervised` means that a supervisor counts failures, so
     the workers do not.

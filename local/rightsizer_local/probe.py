@@ -31,7 +31,7 @@ class LocalProbe:
 
     @property
     def clusters(self) -> Sequence[Cluster]:
-        """Where the probe may run."""
+        """The clusters on which the probe may run."""
         return self.here.clusters
 
     def answer(self, plan: TrainingPlan) -> Plan | NoPlan:
@@ -42,7 +42,7 @@ class LocalProbe:
         return size(calibration.calibrated(request), compared=False)
 
     def measure(self, probe: Probe) -> tuple[Observation, ...]:
-        """Run the probe, remove its checkpoints, and return what it measured."""
+        """Run the probe, remove its checkpoints, and return the measurements."""
         path = (self.directory or Path("runs") / probe.plan.metadata.name).resolve()
         limit = TimeLimit(limit_s=probe.limit_s)
         remove_checkpoints(probe.plan, path)

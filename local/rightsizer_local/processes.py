@@ -84,7 +84,7 @@ class Job:
         return tuple(agent.pid for _, agent in sorted(self._agents.items()))
 
     def living(self) -> int:
-        """How many agents run."""
+        """The number of running agents."""
         return sum(agent.poll() is None for agent in self._agents.values())
 
     def exit_codes(self) -> tuple[int, ...]:

@@ -96,7 +96,7 @@ def report(outcome: RunOutcome) -> dict[str, Any]:
 
 
 def elsewhere(plan: TrainingPlan, gpu: str = ELSEWHERE) -> dict[str, Any]:
-    """The same plan sized for another GPU, as a PlanReport; or the error."""
+    """The plan sized for another GPU, as a PlanReport; or the error."""
     try:
         unbounded = plan.model_copy(update={"spec": plan.spec.model_copy(update={"resources": _free(plan)})})
         answer = size(sizing.resolve(unbounded).request(clusters=(lookup.cluster(gpu),)))

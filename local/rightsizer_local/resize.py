@@ -65,7 +65,7 @@ class MachineScaling:
 
 
 def scaling_of(request: Request, option: Option, clusters: Sequence[Cluster]) -> Scaling:
-    """How a run scales on this machine at its present batch size."""
+    """The scaling of a run on this machine at its present batch size."""
     workload = replace(request.workload, global_batch_sequences=option.global_batch_sequences)
     free = replace(
         request,
@@ -164,7 +164,7 @@ class Resizer:
             self.option, self._scaling = self._before, None
 
     def last_change(self, workers: int) -> dict[str, str]:
-        """What changed the number of workers and why, as in a plan's status.resizes; empty: nothing did."""
+        """The last change of the number of workers and its reason, as in status.resizes; empty: none."""
         if self._before is None or self.decision is None:
             return {"cause": "", "reason": ""}
         if workers in self.history.failed_gpus or workers != self.decision.gpus:
@@ -214,7 +214,7 @@ class Resizer:
         return fewest, min((n for n in (most, self.reserve_gpus) if n is not None), default=None)
 
     def decide(self, totals: RunTotals, spec: JobSpec, *, now_s: float) -> Decision:
-        """What the policy decides about the run as it is."""
+        """The policy's decision on the present run."""
         return decide(*self.inputs(totals, spec, now_s=now_s), now_s=now_s)
 
     def _read(self, totals: RunTotals) -> None:

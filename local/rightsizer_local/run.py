@@ -77,7 +77,7 @@ class Sized:
 
     @property
     def staging(self) -> Staging | None:
-        """How the job goes on from an opening size."""
+        """The looks and the reserve of a job with an opening size."""
         return self.answer.staging if isinstance(self.answer, Plan) else None
 
 
@@ -171,7 +171,7 @@ def _run(
 
 
 def _settle_s(options: Options, staging: Staging | None) -> float:
-    """How long a size trains before a decision."""
+    """Seconds that a size trains before a decision."""
     return options.resize_after_s or (staging.look_s if staging else _SETTLE_S)
 
 

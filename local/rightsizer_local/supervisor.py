@@ -21,7 +21,7 @@ _LEAVE_S = 30.0  # time for the agents' exit barrier after the training is compl
 
 
 class Ending(enum.StrEnum):
-    """How a run ended."""
+    """The end of a run."""
 
     DONE = "done"
     STOPPED = "stopped"
@@ -71,7 +71,7 @@ class StopFlag:
 
 @dataclass(slots=True)
 class Until:
-    """A watcher that asks for a stop once `reason` gives one; it forwards everything to `view`."""
+    """A watcher that stops the run once `reason` returns one; it forwards everything to `view`."""
 
     view: Watcher
     stop: StopFlag

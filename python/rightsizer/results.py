@@ -1,4 +1,4 @@
-"""What `import rightsizer` returns: frozen values made from the engine's results."""
+"""The return values of `import rightsizer`: frozen values made from the engine's results."""
 
 import math
 from collections.abc import Mapping

@@ -39,14 +39,14 @@ class PrometheusSettings:
 
 @immutable
 class FailedQuery:
-    """No usable answer, and why."""
+    """A query without a usable response, and the reason."""
 
     reason: str
 
 
 @immutable
 class Row:
-    """One series of an instant answer."""
+    """One series of an instant response."""
 
     labels: Mapping[str, str]
     time_s: float
@@ -55,7 +55,7 @@ class Row:
 
 @immutable
 class Series:
-    """One series of a range answer."""
+    """One series of a range response."""
 
     labels: Mapping[str, str]
     points: tuple[tuple[float, float], ...]
@@ -128,7 +128,7 @@ class Prometheus:
             return FailedQuery(reason="the answer is not in Prometheus's form")
 
     def _ask(self, path: str, form: dict[str, str]) -> dict[str, Any] | FailedQuery:
-        """The data of an answer. A question goes by POST: many jobs make it longer than a URL may be."""
+        """The data of a response. A query goes by POST: many jobs make it longer than a URL may be."""
         began_s = time.monotonic()
         server_s = max(0.1, self._access.timeout_s * 0.9)
         try:
@@ -161,7 +161,7 @@ class Prometheus:
 
 
 def _data(answer: httpx.Response, body: bytes) -> dict[str, Any] | FailedQuery:
-    """`data` of a sound answer. One with warnings may be partial (Thanos), so it is none."""
+    """The `data` of a valid response. One with warnings may be partial (Thanos), so it is none."""
     try:
         document = httpx.Response(200, content=body).json()
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""What a Prometheus knows of GPUs over a window: which series, for how much of it, and what is missing."""
+"""The GPU metrics of a Prometheus in a window: the series, their share of it, and missing ones."""
 
 from collections.abc import Mapping, Sequence
 
@@ -31,7 +31,7 @@ class NoData:
 
 @immutable
 class Coverage:
-    """What a report over this window can be made of.
+    """The data for a report over this window.
 
     `recorded`: from our rules, else from the raw signals of `sources`. `gpu_s`: seconds of the window with
     GPU measurements. `notes`: what is missing and how to get it.

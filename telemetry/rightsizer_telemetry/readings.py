@@ -112,7 +112,7 @@ _Figures = Mapping[str, float]
 def read_shown(
     client: Prometheus, jobs: Iterable[MonitoredJob], *, clock: Callable[[], float] = time.time
 ) -> Mapping[Hashable, Reading | Missing] | Missing:
-    """What Prometheus shows of every job; `Missing` as a whole if the server is unusable."""
+    """The readings of every job in Prometheus; `Missing` as a whole if the server is unusable."""
     now_s = _server_time(client, clock)
     if isinstance(now_s, FailedQuery):
         return Missing(reason=f"Prometheus does not answer: {now_s.reason}")
@@ -120,7 +120,7 @@ def read_shown(
 
 
 def shown(reading: Reading) -> Reading | Missing:
-    """The reading if it allows a decision, else what is missing."""
+    """The reading if it allows a decision, else the missing part."""
     missing = missing_data(reading, load_resize())
     return Missing(reason=f"Prometheus does not show it: {missing.reason}") if missing else reading
 
@@ -288,7 +288,7 @@ def _times(value: float | None, factor: float) -> float | None:
 
 
 def _evidence(job: MonitoredJob, reading: Reading, window_s: float) -> tuple[str, ...]:
-    """Queries that reproduce the reading, each with its answer."""
+    """Queries that reproduce the reading, each with its result."""
     cluster = {} if job.cluster is None else {"cluster": job.cluster}
     selector = matchers(executor=job.executor, namespace=job.namespace, workload=job.workload, **cluster)
     shown = []

@@ -44,7 +44,7 @@ class Group:
 
 @immutable
 class Reading:
-    """How to read a family from raw signals: alternative spellings, the factor to our unit, a matcher."""
+    """A family's raw signals: alternative spellings, the factor to our unit, a matcher."""
 
     signals: tuple[str, ...]
     factor: float = 1.0

@@ -1,4 +1,4 @@
-"""What a usage report advises: the GPUs that each workload would not need, and what they cost."""
+"""The advice of a usage report: the GPUs that each workload would not need, and their cost."""
 
 import math
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ class Saving:
 
     @property
     def action(self) -> str:
-        """What to do, as a sentence without its subject's name."""
+        """The advice, as a sentence without its subject's name."""
         many = _gpus(self.use.peak_gpus)
         if self.needs_gpus == 0:
             end = "stop it" if self.use.gpus else "find out why before it runs again"

@@ -41,7 +41,7 @@ class Source:
         return f"{self.prefix}{signal}{self.suffix}"
 
     def select(self, matcher: str) -> str:
-        """Its series, each with its signal's name as a label, without NaN and what is negative."""
+        """The family's series, each with its signal's name as a label, without NaN and negative values."""
         regex = self.names()
         every = f"{{__name__=~{string(regex)},{matcher}}}"
         return f"({relabel(every, [('signal', '$1', '__name__', regex)])} >= 0)"
@@ -178,7 +178,7 @@ def _amd(source: Source) -> Sequence[str]:
 
 
 def _of_pods_and_jobs(source: Source, job: str, device: Sequence[Step]) -> Sequence[str]:
-    """Pods, Slurm jobs (label `job`), and GPUs that nobody holds.
+    """The GPUs of pods and Slurm jobs (label `job`), and those without a holder.
 
     A GPU without a pod still shows one where Prometheus attaches the target's labels: the exporter's own,
     which `up` of the same target carries too.

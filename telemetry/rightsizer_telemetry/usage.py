@@ -57,7 +57,7 @@ class Usage:
 
     @property
     def idle_usd(self) -> float | None:
-        """What the idle GPU-hours cost."""
+        """The cost of the idle GPU-hours."""
         if self.idle_gpu_h is None or self.price_usd_per_gpu_h is None:
             return None
         return self.idle_gpu_h * self.price_usd_per_gpu_h

@@ -174,7 +174,7 @@ def _object_name(text: str, *, field: str) -> str:
 
 
 def _caps(stated: Sequence[str]) -> "dict[str, Mode]":
-    """By namespace; without one, of all that are not named."""
+    """The caps by namespace; one without a namespace is for all others."""
     from rightsizer_engine.resize.types import Mode
 
     pairs = (each.rpartition("=")[::2] for each in stated)

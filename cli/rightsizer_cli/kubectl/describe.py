@@ -78,7 +78,7 @@ def why(plan: Object, events: Sequence[Object], now: dt.datetime) -> list[str]:
 
 
 def next_step(plan: Object) -> str:
-    """What the user can do now."""
+    """The user's next step."""
     state, metadata = state_of(plan), plan["metadata"]
     late = condition(plan, ConditionType.DEADLINE_AT_RISK).get("status") == "True" and state in {
         State.RUNNING,
@@ -143,7 +143,7 @@ def _size(plan: Object) -> str:
 
 
 def _opening(plan: Object) -> str:
-    """How the plan opens, and what has come of it."""
+    """The plan's opening size, and its later sizes."""
     status = plan["status"]
     opening = status["sizing"].get("opening")
     if not opening:

@@ -60,7 +60,7 @@ class KubernetesProbe:
         return size(calibration.calibrated(request), compared=False)
 
     def measure(self, probe: Probe) -> tuple[Observation, ...]:
-        """Create the probe, follow it, delete it, and return what it measured."""
+        """Create the probe, follow it, delete it, and return the measurements."""
         self.client.create(dump(probe.plan))
         name = probe.plan.metadata.name
         self.say(f"created TrainingPlan {name}; Ctrl-C deletes it")
@@ -125,7 +125,7 @@ def _has_enough(looks: Sequence[Look]) -> bool:
 
 
 def observed_of(probe: Probe, request: Request, looks: Sequence[Look]) -> Observation | None:
-    """What the looks measured; None without steps. InputError: the operator chose another layout."""
+    """The measurements of the looks; None without steps. InputError: the operator chose another layout."""
     answer, (steps, step_s) = size(request, compared=False), _pace(looks)
     if not steps or not isinstance(answer, Plan):
         return None

@@ -1,1 +1,1 @@
-"""How answers look: tables, figures, JSON, exit codes."""
+"""The form of output: tables, figures, JSON, exit codes."""

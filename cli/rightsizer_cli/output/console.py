@@ -1,4 +1,4 @@
-"""Where output goes: coloured and as wide as the terminal, or plain and 100 columns wide in a pipe."""
+"""The console: coloured and as wide as the terminal, or plain and 100 columns wide in a pipe."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -27,7 +27,7 @@ def check_plot(path: Path, *, find: Callable[[str], Any] = importlib.import_modu
 
 
 def save_figure(drawn: Callable[[], Any], path: Path) -> None:
-    """Write what `drawn` draws as the path's ending says; whole or not at all."""
+    """Write the drawing of `drawn` in the format of the path's ending; whole or not at all."""
     file = picture(drawn, _KINDS[path.suffix.lower()])
     write_whole(path, lambda draft: draft.write_bytes(file), field="--plot")
 
@@ -38,7 +38,7 @@ def quiet_matplotlib() -> None:
 
 
 def picture(drawn: Callable[[], Any], kind: str) -> bytes:
-    """What `drawn` draws as an SVG, PNG or PDF file."""
+    """The drawing of `drawn` as an SVG, PNG or PDF file."""
     import matplotlib as mpl
 
     file = io.BytesIO()

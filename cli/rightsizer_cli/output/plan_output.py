@@ -1,4 +1,4 @@
-"""What `plan` and `explain` print: tables for people, the report for programs, the manifest to keep."""
+"""The output of `plan` and `explain`: tables for people, the report for programs, the manifest to keep."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field

@@ -55,7 +55,7 @@ def sizes_table(sizes: "Iterable[CurvePoint]") -> Table:
 
 
 def remarks(plan: "Plan") -> list[str]:
-    """Why this size, and what was assumed."""
+    """The reasons for this size, and the assumptions."""
     lines = [f"Why: {reason}" for reason in plan.reasons[:1]]
     lines += [f"Assumed: {note}" for note in plan.request.notes]
     if away := plan.option.host_bytes_per_node:

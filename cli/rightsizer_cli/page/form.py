@@ -106,7 +106,7 @@ def query_of_flag(query: Query, flag: str) -> dict[str, str] | None:
 
 
 def _value(option: _Option, text: str) -> Any:
-    """What was typed, in the option's type."""
+    """The typed text, in the option's type."""
     if option.kind is list:
         return [text]
     if option.kind is bool:

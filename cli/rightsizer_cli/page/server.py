@@ -106,7 +106,7 @@ def _escaped(name: str) -> str:
 
 
 def _names() -> dict[str, list[str]]:
-    """What the form suggests."""
+    """The form's suggestions."""
     return {"models": models(""), "gpus": gpus(""), "nodes": nodes(""), "frameworks": frameworks("")}
 
 
@@ -132,5 +132,5 @@ async def _guarded(request: web.Request, handler: _Handler) -> web.StreamRespons
 
 
 def _is_ours(record: logging.LogRecord) -> bool:
-    """Whether the log says something of this server: a malformed request is the sender's mistake."""
+    """True if the log record is about this server: a malformed request is the sender's mistake."""
     return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))

@@ -1,1 +1,1 @@
-"""From words (options, manifests, files) to the engine's Request; no command line library."""
+"""The engine's Request from options, manifests and files; no command line library."""

@@ -1,4 +1,4 @@
-"""What a request states, in groups; each flag sets the field of its name in `rightsizer_api.short_names`.
+"""The flags of a request, in groups; each sets the field of its name in `rightsizer_api.short_names`.
 
 Quantities stay text here: the plan's parser reads them, with the same errors for a flag as for a manifest.
 Commands show these groups as options (`commands.option_groups`), the page as fields, `import rightsizer` as
@@ -15,7 +15,7 @@ from rightsizer_engine.values import immutable
 
 @immutable
 class Flag:
-    """How a flag is written and explained. `names` are its spellings where its field's name is not enough."""
+    """The spelling and help of a flag. `names` are its spellings where its field's name is not enough."""
 
     help: str
     names: tuple[str, ...] = ()
@@ -26,7 +26,7 @@ class Flag:
 
 @immutable
 class JobFlags:
-    """What is trained, and how."""
+    """The job and its settings."""
 
     model: Annotated[
         str | None,
@@ -188,7 +188,7 @@ class JobFlags:
 
 @immutable
 class GoalFlags:
-    """By when, how surely, for how much, on how many GPUs."""
+    """Deadline, confidence, budget and number of GPUs."""
 
     deadline: Annotated[
         str | None,
@@ -228,7 +228,7 @@ class GoalFlags:
 
 @immutable
 class HardwareFlags:
-    """What it may run on."""
+    """The hardware that it may run on."""
 
     gpu: Annotated[
         list[str] | None,

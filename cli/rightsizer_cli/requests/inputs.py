@@ -1,4 +1,4 @@
-"""From a manifest, flags, or flags over a manifest to one TrainingPlan: the same models, the same errors."""
+"""One TrainingPlan from a manifest, flags, or flags over a manifest: the same models, the same errors."""
 
 import contextlib
 import dataclasses
@@ -26,7 +26,7 @@ _BITS = "workload.quantisedBits"
 
 @immutable
 class _Given:
-    """What the flags set: values by path under `spec`, the flags' names, a local model, what is assumed."""
+    """The flags' values by path under `spec`, the flags' names, a local model, the assumptions."""
 
     values: Mapping[str, Any]
     flags: Mapping[str, str]
@@ -76,7 +76,7 @@ def _given(groups: tuple[Any, ...]) -> _Given:
 
 
 def _with_dataset(values: dict[str, Any], flags: dict[str, str]) -> tuple[str, ...]:
-    """Put the tokens of a data set's file in its place; what was assumed."""
+    """Replace a data set's file by its tokens; the assumptions."""
     path = values.pop("dataset", None)
     if path is None:
         return ()

@@ -15,7 +15,7 @@ _PATHS = ("/", "./", "../", "~")
 
 
 def config_of(name: str, environ: Mapping[str, str] | None = None) -> Path | None:
-    """The file; None for a name that the catalog knows, or that nobody knows."""
+    """The file; None for a catalog name and for an unknown one."""
     path = Path(name).expanduser()
     if name.startswith(_PATHS) or path.is_dir():
         return _in_folder(name, path)

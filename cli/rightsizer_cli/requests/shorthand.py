@@ -1,4 +1,4 @@
-"""What people type for plan fields: a cloud's node type as GPU, nodes for GPUs, other names of methods."""
+"""Shorthand for plan fields: a cloud's node type as GPU, nodes for GPUs, other names of methods."""
 
 import contextlib
 import re
@@ -65,7 +65,7 @@ def _with_quantities(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _duration(typed: str) -> str:
-    """`3 days` as 3d; anything else as it is."""
+    """`3 days` as 3d; any other text unchanged."""
     words = _IN_WORDS.fullmatch(typed.strip().lower())
     return f"{words[1]}{words[2][0]}" if words else typed
 

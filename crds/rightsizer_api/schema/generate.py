@@ -176,7 +176,7 @@ def _parts(annotation: Any) -> Iterator[Any]:
 
 
 def _words(annotation: Any) -> str:
-    """An annotation in words; None is left out, since a field without a default says "required"."""
+    """An annotation as text; None is left out, since a field without a default is shown as required."""
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is None:
         return _plain_words(annotation)

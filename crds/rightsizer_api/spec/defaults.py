@@ -76,7 +76,7 @@ def architecture_of(given: Dimensions, name: str) -> Architecture:
 def recipe_notes(
     spec: WorkloadSpec, workload: Workload, recipe: Recipe | None, gpus: Sequence[Gpu]
 ) -> tuple[str, ...]:
-    """What of the workload the model's own recipe filled in, and what of it these GPUs cannot do."""
+    """Notes on the parts of the workload from the model's recipe, and those that these GPUs cannot run."""
     lacking = ", ".join(gpu.name for gpu in gpus if not gpu.bf16_flop_per_s)
     fallback = spec.precision is None and workload.precision is Precision.FP16
     older = (f"no bf16 matmuls on {lacking}: sized in fp16, which needs loss scaling",) if fallback else ()
@@ -165,7 +165,7 @@ def _batch(spec: WorkloadSpec, architecture: Architecture, sequence: int, recipe
 
 
 def _usual_batch(spec: WorkloadSpec, architecture: Architecture, sequence: int) -> int:
-    """What suits the compute, as a power of two: it divides over most numbers of GPUs."""
+    """A batch that suits the compute, as a power of two: it divides over most numbers of GPUs."""
     if spec.method is not Method.PRETRAIN:
         return _TUNE_BATCH_SEQUENCES
     parameters = float(parameters_matmul_active(architecture))

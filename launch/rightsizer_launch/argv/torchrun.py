@@ -18,7 +18,7 @@ DEFAULT_PORT = 29400
 
 @immutable
 class Program:
-    """What torchrun starts on every worker: a Python script, a module, or any executable."""
+    """The program that torchrun starts on every worker: a Python script, a module, or any executable."""
 
     target: str
     arguments: tuple[str, ...] = ()

@@ -15,7 +15,7 @@ class FairSlots:
         self._queues: OrderedDict[Hashable, deque[asyncio.Future[None]]] = OrderedDict()
 
     def waiting(self, tenant: Hashable) -> int:
-        """How many pieces of a tenant's work wait."""
+        """The number of a tenant's waiting tasks."""
         return len(self._queues.get(tenant, ()))
 
     @asynccontextmanager

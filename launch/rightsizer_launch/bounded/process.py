@@ -31,7 +31,7 @@ _WATCH_STACK_BYTES = (
 
 
 class ChildError(Exception):
-    """The child has no result; the text says why."""
+    """The child has no result; the text has the reason."""
 
 
 @immutable
@@ -149,7 +149,7 @@ class _Child:
             self._ready = True
 
     def ask(self, argument: Any, time_s: float) -> tuple[Any, bool]:
-        """The result, and whether the child may be asked again."""
+        """The result, and whether the child may be used again."""
         with contextlib.suppress(OSError):  # it has ended: the cause follows
             self._socket.send(argument)
         result, reusable = self._receive(time_s)
@@ -167,7 +167,7 @@ class _Child:
         self._process.kill()
 
     def end(self) -> None:
-        """Kill it and free what it had."""
+        """Kill the child and free its resources."""
         self._process.kill()
         self._process.wait()
         self._socket.close()

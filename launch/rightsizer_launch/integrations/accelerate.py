@@ -45,7 +45,7 @@ def observed(accelerator: Accelerator) -> Accelerator:
 def observed_by_plan(
     accelerator: Accelerator, keeps: Callable[[int], int | None], *, accumulates: int = 1
 ) -> Accelerator:
-    """The same, with the plan's tokens as the end, and as many micro-batches in a step as `keeps` tells.
+    """Observe as above; the loader ends at the plan's tokens, with the micro-batches of a step from `keeps`.
 
     `accumulates` is what the script itself accumulates: its learning rate's schedule counts those steps.
     """
@@ -137,7 +137,7 @@ class _Loop:
         return max(1, steps // self._accumulates) - 1
 
     def batches(self, own: Callable[[Any], Iterator[Any]], loader: Any) -> Iterator[Any]:
-        """The loader's batches; a step ends where the loop asks for the next one."""
+        """The loader's batches; a step ends when the loop requests the next one."""
         if not self._is_trained_on(loader):
             yield from own(loader)
             return

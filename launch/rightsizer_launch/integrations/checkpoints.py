@@ -39,7 +39,7 @@ def newest_file(directory: str | Path, *, suffix: str = "") -> str | None:
 
 
 def checkpoint_file(directory: Path, step: int, suffix: str = "") -> Path:
-    """Where a callback of ours saves a step; a file's name ends in PARTIAL until it is complete."""
+    """The path for a callback's checkpoint of a step; its name ends in PARTIAL until it is complete."""
     return directory / f"{_STEP}{step}{suffix}"
 
 

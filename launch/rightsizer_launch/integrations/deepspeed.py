@@ -39,12 +39,12 @@ from rightsizer_launch.worker.process_end import at_script_end
 
 
 def observed(made: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Observe the engine and the loader that `deepspeed.initialize` made; returns what it made."""
+    """Observe the engine and the loader that `deepspeed.initialize` returned; returns the same."""
     return _observed(made, by_plan=False) if agent.active() else made
 
 
 def observed_by_plan(made: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The same; the loader ends at the plan's tokens."""
+    """Observe as above; the loader ends at the plan's tokens."""
     return _observed(made, by_plan=True)
 
 
@@ -160,7 +160,7 @@ class _Loop:
 
 
 def _parts(engine: Any) -> dict[str, float]:
-    """How many parts a checkpoint of this engine has."""
+    """The number of parts of this engine's checkpoint."""
     workers, tensor = torch.distributed.get_world_size(), agent.layout().tp
     return {"workers": workers, "tensor": tensor, "stage": engine.zero_optimization_stage()}
 

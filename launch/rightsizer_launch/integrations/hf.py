@@ -42,7 +42,7 @@ class RightsizerCallback(TrainerCallback):
 
     @property
     def stops(self) -> bool:
-        """Whether rightsizer asked for the end of the training."""
+        """True if rightsizer requested the end of the training."""
         return self._trains and agent.should_stop()
 
     def on_train_begin(

@@ -61,7 +61,7 @@ class RightsizerCallback(Callback):
 
     @property
     def stops(self) -> bool:
-        """Whether rightsizer asked for the end of the training."""
+        """True if rightsizer requested the end of the training."""
         return self._trains and agent.should_stop()
 
     def state_dict(self) -> dict[str, Any]:

@@ -62,7 +62,7 @@ class _Observer:
 
     @property
     def stops(self) -> bool:
-        """Whether rightsizer asked for the end of the training."""
+        """True if rightsizer requested the end of the training."""
         return self._reports and agent.should_stop()
 
     def _load(self, load: Callable[[int], bool], step: int = -1) -> bool:
@@ -98,7 +98,7 @@ class _Observer:
             agent.step(tokens=self._tokens, loss=self._loss)
 
     def _save(self, save: Callable[..., bool], step: int, last_step: bool = False) -> bool:
-        """Save when rightsizer asks too: with all that resuming needs, which a last step may leave out."""
+        """Save also at rightsizer's request, with all that resuming needs; a last step may leave it out."""
         if not self._reports:
             return save(step, last_step=last_step)
         interval = self._checkpointer.interval

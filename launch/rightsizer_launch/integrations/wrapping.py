@@ -1,4 +1,4 @@
-"""How an integration stands before a public method of its stack."""
+"""Wraps public methods of a stack for its integration."""
 
 import functools
 from collections.abc import Callable

@@ -1,1 +1,1 @@
-"""What every executor knows of a running job: its records, sizes, readings, limits and measured times."""
+"""A running job, for all executors: its records, sizes, readings, limits and measured times."""

@@ -104,7 +104,7 @@ def observed(
     start_s: float = 0.0,
     checkpoint_s: float = 0.0,
 ) -> tuple[Observation, ...]:
-    """What `attempt` measured of `option`; empty if it had too few steps or another number of workers."""
+    """The measurements of `option` in `attempt`; empty after too few steps or on other workers."""
     steps = tuple(steps)
     warm = warm_steps(steps, attempt)
     if not warm or warm[-1].world != option.gpus:

@@ -22,7 +22,7 @@ _LEAST_RESTART_S = 5.0
 
 @immutable
 class Tuning:
-    """What a site sets: the most it allows, pauses, windows, and the restart price before a measurement."""
+    """A site's settings: the strongest mode, pauses, windows, and the restart price before a measurement."""
 
     cap: Mode = Mode.RECOMMEND
     cool_down_s: float = 3600.0

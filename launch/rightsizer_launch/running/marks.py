@@ -1,4 +1,4 @@
-"""A job's position over time, from what it reports. Shared by all executors. Pure.
+"""A job's position over time, from its reports. Shared by all executors. Pure.
 
 A job reports through records (progress.jsonl: local, Slurm) or scraped metrics (operator). Both become
 `Mark`s, and every input of the resize policy follows from the marks. The present run is the marks since the
@@ -146,7 +146,7 @@ def trained_s(marks: Sequence[Mark], *, now_s: float) -> float | None:
 
 
 def start_durations_s(marks: Sequence[Mark], launches_s: Iterable[float] = ()) -> tuple[float, ...]:
-    """How long each start took, from its launch to its first step.
+    """Seconds of each start, from its launch to its first step.
 
     A start without a launch counts from the last mark of the previous run. `launches_s` must hold only
     launches whose first step is among the marks.

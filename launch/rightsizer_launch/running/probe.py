@@ -237,7 +237,7 @@ def _micro_batches(asked: Question) -> int:
 
 
 def _option(asked: Question, derived: TrainingPlan, recompute: Recompute, *, gpus: int) -> Option | None:
-    """How the engine would run the derived plan; None if it does not fit."""
+    """The engine's option for the derived plan; None if it does not fit."""
     request, kind = asked.request, asked.target.cluster.gpu.name
     roomy = [c for c in asked.clusters if c.gpu.name == kind and c.max_gpus >= gpus]
     batch = derived.spec.workload.global_batch_sequences or 1
@@ -260,7 +260,7 @@ def _option(asked: Question, derived: TrainingPlan, recompute: Recompute, *, gpu
 
 
 def _expected_ratio(asked: Question, option: Option) -> float:
-    """The interval's ratio at the plan's size once a run of `option` has measured what is predicted."""
+    """The interval's ratio at the plan's size after a run of `option` that measures the prediction."""
     request, target = asked.request, asked.target
     case = Case(
         architecture=request.architecture,

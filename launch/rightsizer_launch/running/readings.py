@@ -86,7 +86,7 @@ def _coverage(window: Sequence[Mark], span_s: float) -> float:
 
 
 def _grown(before: float | None, after: float | None) -> float | None:
-    """How much a counter grew; a counter that first appears within the window began at zero."""
+    """The growth of a counter; a counter that first appears within the window began at zero."""
     return None if after is None else max(0.0, after - (before or 0.0))
 
 

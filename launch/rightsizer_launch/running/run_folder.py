@@ -29,7 +29,7 @@ class RunDirectory:
 
     @property
     def plan(self) -> Path:
-        """The plan as it was last run."""
+        """The plan of the last run."""
         return self.path / _PLAN
 
     @property

@@ -23,7 +23,7 @@ _MOST_STEPS = 10**12
 
 @immutable
 class Progress:
-    """What one line says: optimizer steps done, sequences consumed since the beginning, the loss."""
+    """The contents of one line: optimizer steps done, sequences consumed since the beginning, the loss."""
 
     step: int
     sequences: int | None = None

@@ -1,1 +1,1 @@
-"""What runs inside a job: the agent, torchrun's entrypoint, the rendezvous store, metrics."""
+"""The program inside a job: the agent, torchrun's entrypoint, the rendezvous store, metrics."""

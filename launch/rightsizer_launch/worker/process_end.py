@@ -1,4 +1,4 @@
-"""How a process of a job ends: with its parent, with a recorded crash, or with a completed training."""
+"""The end of a job's process: with its parent, with a recorded crash, or with a completed training."""
 
 import atexit
 import contextlib

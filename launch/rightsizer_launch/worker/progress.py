@@ -153,7 +153,7 @@ def append(path: Path, record: Record) -> None:
 
 
 def note_step(step: int, environment: Mapping[str, str] = os.environ) -> None:
-    """Leave the newest step to the entrypoint; in a pod without rank 0 nothing else records it."""
+    """Pass the newest step to the entrypoint; in a pod without rank 0 only this records it."""
     outcome = environment.get(ENV_OUTCOME)
     if outcome and ENV_RESTART_LIMIT in environment and environment.get("LOCAL_RANK", "0") == "0":
         Path(outcome).with_name(STEP).write_text(str(step))

@@ -1,4 +1,4 @@
-"""How many worker failures a run may have: a rate limit, and a limit without progress. Pure."""
+"""The budget of worker failures of a run: a rate limit, and a limit without progress. Pure."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""How torchrun's workers ended, which torchrun does not report while it restarts them."""
+"""The exits of torchrun's workers, which torchrun does not report while it restarts them."""
 
 import re
 import signal

@@ -121,7 +121,7 @@ def _panel(panel: Panel, page: str) -> Any:
 
 
 def _links(panel: Panel, page: str) -> list[Any]:
-    """Where a click on a series leads: to its plan, its owner or its alert's runbook, as its labels allow."""
+    """The link of a series: to its plan, its owner or its alert's runbook, as its labels allow."""
     legends = "".join(query.legend for query in panel.queries)
     namespace = "var-namespace=${__field.labels.namespace}"
     targets = (

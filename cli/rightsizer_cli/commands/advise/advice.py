@@ -1,4 +1,4 @@
-"""What an existing job should do, keep, fewer or more GPUs: the resize policy on what was measured of it."""
+"""Advice for an existing job, to keep its GPUs or take fewer or more: the resize policy on measurements."""
 
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ _WARM_UP_S = 300.0
 
 @immutable
 class Measured:
-    """What is known of the job: its rate over `window_s`, what it has trained, how often it saves."""
+    """The measurements of the job: its rate over `window_s`, its position, its checkpoint interval."""
 
     gpus: int
     tokens_per_s: float

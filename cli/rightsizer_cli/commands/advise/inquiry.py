@@ -1,4 +1,4 @@
-"""From a job's own description, its log and the flags to what the policy needs."""
+"""The policy's input from a job's own description, its log and the flags."""
 
 import time
 from dataclasses import replace
@@ -24,7 +24,7 @@ _LOG_LINES = 5000
 
 
 class Flags(NamedTuple):
-    """What the user says of the job."""
+    """The flags about the job."""
 
     job: JobFlags
     goal: GoalFlags
@@ -35,7 +35,7 @@ class Flags(NamedTuple):
 def inquire(
     source: JobSource, file: Path | None, flags: Flags
 ) -> tuple[ExistingJob, Advice, tuple[str, ...]]:
-    """The job, the advice and what was assumed."""
+    """The job, the advice and the assumptions."""
     where = Where(namespace=source.namespace, context=source.context)
     client = Client.of(where) if source.kubernetes else None
     found = _found(source, client, flags)
@@ -103,7 +103,7 @@ def _measured(
 def _done(
     source: JobSource, said: LogRate | None, batch_tokens: float, rate: float, trained_for_s: float | None
 ) -> tuple[float, tuple[str, ...]]:
-    """Tokens trained so far, and what was assumed."""
+    """Tokens trained so far, and the assumptions."""
     if source.tokens_done is not None:
         return 0.0 if source.tokens_done == "0" else parse_tokens(
             source.tokens_done, field="--tokens-done"

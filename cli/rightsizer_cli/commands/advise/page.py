@@ -1,4 +1,4 @@
-"""What `advise` prints."""
+"""The output of `advise`."""
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING

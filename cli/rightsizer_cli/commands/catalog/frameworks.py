@@ -82,7 +82,7 @@ def _launch(profile: Framework) -> str:
 
 
 def _observer(profile: Framework) -> str:
-    """What reports a script's progress."""
+    """The reporter of a script's progress."""
     stack = stack_of(profile.name)
     return "agent" if stack is None else "hook" if stack.hooks else "log lines"
 

@@ -99,12 +99,12 @@ def values(noun: Any) -> dict[str, Any]:
 
 
 def document(noun: Any) -> dict[str, Any]:
-    """The same for JSON."""
+    """The list as JSON."""
     return {k: v.value if isinstance(v, enum.Enum) else v for k, v in values(noun).items()}
 
 
 def fields(noun: Any, derived: Mapping[str, object]) -> Table:
-    """Every field that says something, with its name as programs know it."""
+    """Every field with a value, by its name in programs."""
     grid = table("", "")
     for name, value in (document(noun) | dict(derived)).items():
         if value not in (0, None, "", ()):

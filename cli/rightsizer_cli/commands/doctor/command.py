@@ -81,7 +81,7 @@ def _findings(places: Iterable[str], cluster: "Where") -> "Iterator[Finding]":
 
 
 def _slurm() -> "Iterator[Finding]":
-    """What `rightsizer slurm install --check` finds."""
+    """The findings of `rightsizer slurm install --check`."""
     from rightsizer_cli.commands.doctor.findings import Finding, Status
     from rightsizer_slurm.install_check import check
 

@@ -1,4 +1,4 @@
-"""What a check found: one line, and a remedy where something is wrong."""
+"""The result of a check: one line, and a remedy where something is wrong."""
 
 import enum
 
@@ -15,7 +15,7 @@ class Status(enum.StrEnum):
 
 @immutable
 class Finding:
-    """The result of one check; `remedy` says what to do, empty if nothing."""
+    """The result of one check; `remedy` is empty if there is nothing to do."""
 
     status: Status
     subject: str
@@ -34,7 +34,7 @@ def ok(subject: str, text: str) -> Finding:
 
 
 def note(subject: str, text: str, remedy: str = "") -> Finding:
-    """Nothing stops a plan, but its user should know."""
+    """A finding that stops no plan but concerns its user."""
     return Finding(status=Status.NOTE, subject=subject, text=text, remedy=remedy)
 
 

@@ -222,7 +222,7 @@ def _kueue(client: Client) -> Iterator[Finding]:
 
 
 def _carriers(client: Client) -> Iterator[Finding]:
-    """What else than a Job may carry a plan."""
+    """The kinds besides a Job that may carry a plan."""
     for kind, carrier in KINDS.items():
         if not carrier.resource:
             continue

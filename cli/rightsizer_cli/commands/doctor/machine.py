@@ -45,7 +45,7 @@ class Torch:
 
 @immutable
 class Facts:
-    """What the checks look at. `torch` is None with the reason in `torch_error`."""
+    """The input of the checks. `torch` is None with the reason in `torch_error`."""
 
     torch: Torch | None
     torch_error: str

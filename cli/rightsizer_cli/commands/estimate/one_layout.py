@@ -1,4 +1,4 @@
-"""What `estimate` prints of one layout, whether it fits or not."""
+"""The output of `estimate` for one layout, whether it fits or not."""
 
 from pathlib import Path
 

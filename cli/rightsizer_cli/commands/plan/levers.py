@@ -12,7 +12,7 @@ _MOST_LINES = 5
 
 
 def section(answer: Plan | NoPlan) -> Section:
-    """What the command prints last, and `levers` of the JSON report."""
+    """The last part of the command's output, and `levers` of the JSON report."""
     found = levers(answer)
     title = "Levers: fewer GPUs or less money" if isinstance(answer, Plan) else "What would make it possible"
     lines = [Text(f"- {lever_text(lever)}") for lever in found[:_MOST_LINES]]

@@ -16,7 +16,7 @@ from rightsizer_engine.units import format_duration, format_usd
 
 
 def section(plan: Plan, given: Sequence[str]) -> Section:
-    """What the command prints below the plan."""
+    """The part of the command's output below the plan."""
     found = _comparison(plan, _parse(given))
     return Section(parts=_page(plan, found), document=_document(plan, found))
 

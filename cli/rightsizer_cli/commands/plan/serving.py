@@ -47,7 +47,7 @@ def parse(text: str) -> Demand:
 
 
 def section(network: Architecture, cluster: Cluster, demand: Demand) -> Section:
-    """What the command prints below the plan, and `serving` of the JSON."""
+    """The part of the command's output below the plan, and `serving` of the JSON."""
     try:
         found = serve(network, cluster, demand)
     except InputError as error:
@@ -65,7 +65,7 @@ def _too_large(found: ModelTooLarge) -> list[str]:
 
 
 def _lines(found: ServingPlan) -> list[str]:
-    """The answer, what it rests on, and what one user sees."""
+    """The replicas, their assumptions, and the rates of one user."""
     one, demand, cluster = found.replica, found.demand, found.cluster
     price = cluster.price_usd_per_gpu_h
     cost = "" if price is None else f", {format_usd(price * found.gpus)} an hour"

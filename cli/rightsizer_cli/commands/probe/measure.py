@@ -27,7 +27,7 @@ _OTHER_LAYOUT = "; its layout is not the probed one, so probe again to measure i
 
 
 class Executor(Protocol):
-    """Where a probe runs."""
+    """The place of a probe."""
 
     @property
     def clusters(self) -> Sequence[Cluster]:
@@ -97,7 +97,7 @@ def _of_the_plan(measured: Observation, request: Request) -> Observation:
 
 
 def _option(answer: Plan | NoPlan) -> Option:
-    """What the plan would run: its option, else the nearest."""
+    """The option that fits the plan, else the nearest."""
     if isinstance(answer, Plan):
         return answer.option
     if not answer.nearest:
@@ -141,7 +141,7 @@ def comparison(
 
 
 def _change(probe: Probe, before: Plan | NoPlan, after: Plan | NoPlan) -> str:
-    """How much narrower the plan became, and its new size."""
+    """The narrowing of the plan's interval, and its new size."""
     if isinstance(after, NoPlan) or isinstance(before, NoPlan):
         same = isinstance(after, NoPlan) == isinstance(before, NoPlan)
         return "plan: as before" if same else "plan: the probe changed the answer"

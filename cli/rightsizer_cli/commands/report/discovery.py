@@ -60,7 +60,7 @@ krr's (robusta-dev/krr, `metrics_service/`) in its order, and last the Prometheu
 
 @immutable
 class Service:
-    """A service that may answer as a Prometheus."""
+    """A service that may be a Prometheus."""
 
     namespace: str
     name: str
@@ -120,7 +120,7 @@ def _service(
 def discovered(
     access: PrometheusSettings, context: str = "", *, account: Path = _ACCOUNT
 ) -> Iterator[Prometheus]:
-    """The first of the cluster's candidates that answers. InputError if there is none."""
+    """The first of the cluster's candidates that responds. InputError if there is none."""
     if (host := os.environ.get("KUBERNETES_SERVICE_HOST")) and (account / "token").exists():
         port = os.environ.get("KUBERNETES_SERVICE_PORT", "443")
         services = _listed_inside(f"https://{f'[{host}]' if ':' in host else host}:{port}", account)
@@ -174,7 +174,7 @@ def _listed(kubectl: Sequence[str]) -> tuple[Service, ...]:
 
 
 def _listed_inside(server: str, account: Path) -> tuple[Service, ...]:
-    """With the pod's service account."""
+    """The services, listed with the pod's service account."""
     tls = ssl.create_default_context(cafile=account / "ca.crt")
     token = (account / "token").read_text().strip()
     try:

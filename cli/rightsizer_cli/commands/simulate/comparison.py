@@ -202,7 +202,7 @@ def print_comparison(comparison: Comparison) -> None:
 
 
 def _verdict(document: Mapping[str, Any]) -> str:
-    """Where ours is not better than a null policy."""
+    """The cases in which ours is not better than a null policy."""
     if document["worseOnBoth"]:
         where = "; ".join(f"{name} ({case})" for case, name in document["worseOnBoth"])
         return f"Worse on both than: {where}"

@@ -26,7 +26,7 @@ _MOST_BYTES = 2**30
 
 @immutable
 class TraceRow:
-    """One job as the trace has it; moments in seconds since the epoch, None where it says nothing."""
+    """One job of the trace; times in seconds since the epoch, None if the trace has none."""
 
     submitted_s: float
     duration_s: float

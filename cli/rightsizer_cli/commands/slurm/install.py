@@ -64,7 +64,7 @@ def install(
 
 
 def _place(files: "Iterable[SiteFile]", etc: Path, *, write: bool, cli_filter: bool) -> int:
-    """Write the files if asked to, and say of each what is done; 1 if a plugin of the site is in the way."""
+    """Write the files if requested, and print each action; 1 if a plugin of the site is in the way."""
     from rightsizer_slurm.install_files import SETTINGS, Change, place
 
     in_the_way = False
