@@ -17,10 +17,12 @@ from rightsizer_launch.worker.progress import Record
 from rightsizer_slurm.cluster import accounting_limits, comment, config, hostlist, jobs, runfile, snapshot
 from rightsizer_slurm.cluster.backend_commands import jobs_of_json
 from rightsizer_slurm.monitor import report, size_history, size_request
+from rightsizer_slurm.monitor.decide import ReportRow
 from rightsizer_slurm.monitor.inspection import monitored_job
 from rightsizer_slurm.monitor.intent_log import IntentLog
 from rightsizer_slurm.monitor.metrics import SweepMetrics
-from rightsizer_slurm.monitor.monitor import Monitor, MonitorSettings, ReportRow
+from rightsizer_slurm.monitor.monitor import Monitor
+from rightsizer_slurm.monitor.settings import MonitorSettings
 from rightsizer_slurm.sbatch.directives import directives, request_of
 from rightsizer_slurm.submit.protocol import SizingResponse, SizingVerdict, parse_request, response_text
 

@@ -22,8 +22,8 @@ from rightsizer_slurm.cluster.backend_commands import SlurmCommands
 from rightsizer_slurm.cluster.config import SiteConfig, read
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
 from rightsizer_slurm.cluster.untrusted_text import one_line
-from rightsizer_slurm.monitor.service import DaemonMetrics, MonitorOptions, run_in_daemon
-from rightsizer_slurm.monitor.settings import options_of
+from rightsizer_slurm.monitor.service import DaemonMetrics, run_in_daemon
+from rightsizer_slurm.monitor.settings import MonitorOptions, options_of
 from rightsizer_slurm.submit.releases import Releases, release_all
 from rightsizer_slurm.submit.server import Server
 from rightsizer_slurm.submit.sizing_processes import sizing_pool

@@ -4,8 +4,11 @@
 Every write is on disk when the call returns, before the command that it announces is given to Slurm.
 """
 
+import contextlib
+import fcntl
 import os
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
@@ -126,3 +129,23 @@ def _migrate(db: sqlite3.Connection) -> None:
 
 def _version(db: sqlite3.Connection) -> int:
     return int(db.execute("PRAGMA user_version").fetchone()[0])
+
+
+class BusyError(InputError):
+    """Another monitor uses the same state file."""
+
+
+@contextlib.contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """Hold the state file's lock: one monitor at a time. BusyError if another process has it."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = path.with_name(path.name + ".lock").open("a")
+    except OSError as error:
+        raise InputError("--state", value=str(path), remedy=f"cannot be written: {error.strerror}") from None
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BusyError("--state", value=str(path), remedy="another monitor uses it") from None
+        yield

@@ -1,4 +1,4 @@
-"""The engine's inputs for a monitored job: scaling, reading, limits, history. Pure."""
+"""The decision on a monitored job, and the engine's inputs to it: scaling, reading, limits, history. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,10 +9,11 @@ from rightsizer_api.plan import TrainingPlan
 from rightsizer_engine.catalog import lookup
 from rightsizer_engine.domain.reading import Missing, Phase, Reading
 from rightsizer_engine.estimate.parameters import load_resize
-from rightsizer_engine.resize.policy import window_s
+from rightsizer_engine.resize.policy import decide, window_s
 from rightsizer_engine.resize.scaling import PlanScaling, in_place_pins
-from rightsizer_engine.resize.types import History, JobSize, Limits, Running, Scaling
+from rightsizer_engine.resize.types import Decision, History, JobSize, Limits, Running, Scaling
 from rightsizer_engine.search.options import price_layout
+from rightsizer_engine.values import immutable
 from rightsizer_launch.running.counters import with_gpu_counters
 from rightsizer_launch.running.limits import (
     Tuning,
@@ -31,6 +32,25 @@ from rightsizer_slurm.cluster.snapshot import SlurmCluster
 from rightsizer_slurm.monitor.inspection import InspectedJob
 from rightsizer_slurm.monitor.intent_log import Intent, IntentStage, Kind
 from rightsizer_slurm.monitor.size_history import SizeRecord
+
+
+@immutable
+class ReportRow:
+    """One job in one sweep: its run, its measurements, the engine's decision.
+
+    `margin_s` is its deadline minus its expected end, negative if it will be late; None if unknown.
+    """
+
+    monitored: InspectedJob
+    reading: Reading
+    decision: Decision
+    intent: Intent | None = None
+    margin_s: float | None = None
+
+    @property
+    def job(self) -> SlurmJob:
+        """The job."""
+        return self.monitored.job
 
 
 class NodeScaling:
@@ -55,6 +75,31 @@ class NodeScaling:
                 and size.gpus // self._node_gpus in self._allowed
             )
         )
+
+
+def decided(
+    monitored: InspectedJob,
+    gpu: Reading | Missing | None,
+    *,
+    scaling: Scaling | None,
+    tuning: Tuning,
+    cluster: SlurmCluster,
+    waiting: bool,
+    intents: Sequence[Intent],
+    now_s: float,
+) -> ReportRow:
+    """The job's row: what the engine decides on its records, its GPU metrics and its earlier resizes."""
+    reading = reading_for(monitored, gpu, tuning=tuning, now_s=now_s)
+    running, limits = policy_inputs(
+        monitored, reading, scaling=scaling, tuning=tuning, cluster=cluster, waiting=waiting, now_s=now_s
+    )
+    node_gpus = monitored.run.node_gpus if monitored.run else 1
+    past = history(intents, node_gpus, monitored.given_up, monitored.marks)
+    decision = decide(reading, running, limits, past, now_s=now_s)
+    if isinstance(gpu, Missing):
+        decision = replace(decision, reason=str(gpu), missing=gpu)
+    margin = margin_s(monitored, reading, now_s=now_s)
+    return ReportRow(monitored=monitored, reading=reading, decision=decision, margin_s=margin)
 
 
 def scaling_of(monitored: InspectedJob) -> Scaling | None:

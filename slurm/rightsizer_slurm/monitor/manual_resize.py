@@ -12,8 +12,9 @@ from rightsizer_slurm.cluster.slurm_cli import SlurmError
 from rightsizer_slurm.monitor import size_request
 from rightsizer_slurm.monitor.inspection import InspectedJob, monitored_job
 from rightsizer_slurm.monitor.intent_log import CLOSED, Intent, IntentLog, IntentStage, Kind
-from rightsizer_slurm.monitor.monitor import alone, plan_intent
+from rightsizer_slurm.monitor.intents import plan_intent
 from rightsizer_slurm.monitor.resize_steps import JobResizer
+from rightsizer_slurm.state_file import alone
 
 _POLL_S = 1.0
 

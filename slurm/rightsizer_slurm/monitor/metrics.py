@@ -14,7 +14,7 @@ from rightsizer_api.placeholders import layout_of
 from rightsizer_engine.resize.types import Action
 from rightsizer_engine.search.reasons import layout_text
 from rightsizer_slurm.cluster.jobs import decision_of
-from rightsizer_slurm.monitor.monitor import ReportRow
+from rightsizer_slurm.monitor.decide import ReportRow
 from rightsizer_telemetry.names import SLURM, SLURM_LABELS
 
 _JOB = ("cluster", "jobid")

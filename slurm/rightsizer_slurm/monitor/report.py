@@ -10,10 +10,12 @@ from rightsizer_engine.units import format_count, format_duration
 from rightsizer_engine.values import immutable
 from rightsizer_slurm.cluster.backends import Backend
 from rightsizer_slurm.cluster.slurm_cli import Slurm
+from rightsizer_slurm.monitor.decide import ReportRow
 from rightsizer_slurm.monitor.gpu_metrics import gpu_metrics
 from rightsizer_slurm.monitor.intent_log import Intent, IntentLog
-from rightsizer_slurm.monitor.monitor import Monitor, MonitorSettings, ReportRow
+from rightsizer_slurm.monitor.monitor import Monitor
 from rightsizer_slurm.monitor.report_document import GpuJobDocument, ReportDocument, ResizeDocument
+from rightsizer_slurm.monitor.settings import MonitorSettings
 from rightsizer_telemetry.client import PrometheusSettings
 
 HEADINGS = ("job", "user", "state", "where", "GPUs", "plan", "step", "tokens/s", "left", "says")

@@ -28,28 +28,11 @@ from rightsizer_slurm.cluster.untrusted_text import one_line
 from rightsizer_slurm.monitor.gpu_metrics import gpu_metrics
 from rightsizer_slurm.monitor.intent_log import IntentLog
 from rightsizer_slurm.monitor.metrics import SweepMetrics
-from rightsizer_slurm.monitor.monitor import BusyError, Monitor, MonitorSettings, alone, fault
-from rightsizer_telemetry.client import PrometheusSettings
-
-BACKENDS = ("auto", "commands", "pyslurm")
+from rightsizer_slurm.monitor.monitor import Monitor, fault
+from rightsizer_slurm.monitor.settings import MonitorOptions
+from rightsizer_slurm.state_file import BusyError, alone
 
 _LOG = logging.getLogger("rightsizer.slurm.monitor")
-
-
-@immutable
-class MonitorOptions:
-    """`state` is the state file, `sweeps` the number of sweeps (None: no end).
-
-    Metrics go to `textfile`, for the node exporter, and are served at `metrics`, (address, port).
-    """
-
-    settings: MonitorSettings
-    state: Path
-    backend: str = "auto"
-    prometheus: PrometheusSettings | None = None
-    textfile: Path | None = None
-    metrics: tuple[str, int] | None = None
-    sweeps: int | None = None
 
 
 @immutable

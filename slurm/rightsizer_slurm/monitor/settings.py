@@ -1,18 +1,65 @@
-"""Section [monitor] of the site's file: the settings of `rightsizer slurm monitor`'s flags."""
+"""The monitor's settings, and section [monitor] of the site's file, which has those of its flags."""
 
 import difflib
+import enum
 from collections.abc import Mapping
+from dataclasses import field
 from pathlib import Path
 
 from rightsizer_engine.errors import InputError
 from rightsizer_engine.units import parse_duration_s
+from rightsizer_engine.values import immutable
 from rightsizer_launch.running.limits import Tuning
-from rightsizer_slurm.monitor.monitor import ActionLevel, MonitorSettings
-from rightsizer_slurm.monitor.service import BACKENDS, MonitorOptions
 from rightsizer_telemetry.client import PrometheusSettings
+
+BACKENDS = ("auto", "commands", "pyslurm")
 
 _DURATIONS = {"every": "30s", "cool_down": "1h", "warm_up": "10m", "window": "10m"}
 _OTHERS = ("act", "annotate", "textfile", "metrics", "prometheus", "token_file", "backend")
+
+
+class ActionLevel(enum.StrEnum):
+    """The most that the monitor does on its own."""
+
+    FLAG = "flag"
+    MAIL = "mail"
+    SHRINK = "shrink"
+    REQUEUE = "requeue"
+
+    def allows(self, other: "ActionLevel") -> bool:
+        """Whether this level includes another."""
+        order = list(ActionLevel)
+        return order.index(other) <= order.index(self)
+
+
+@immutable
+class MonitorSettings:
+    """The monitor's settings. `annotate` writes AdminComment, which needs the rights of a Slurm operator.
+
+    `runs` is the folder to which jobs copy their records if their home is private.
+    """
+
+    level: ActionLevel = ActionLevel.FLAG
+    every_s: float = 30.0
+    annotate: bool = False
+    runs: Path | None = None
+    tuning: Tuning = field(default_factory=Tuning)
+
+
+@immutable
+class MonitorOptions:
+    """`state` is the state file, `sweeps` the number of sweeps (None: no end).
+
+    Metrics go to `textfile`, for the node exporter, and are served at `metrics`, (address, port).
+    """
+
+    settings: MonitorSettings
+    state: Path
+    backend: str = "auto"
+    prometheus: PrometheusSettings | None = None
+    textfile: Path | None = None
+    metrics: tuple[str, int] | None = None
+    sweeps: int | None = None
 
 
 def options_of(values: Mapping[str, str], *, state: Path, runs: Path | None = None) -> MonitorOptions:

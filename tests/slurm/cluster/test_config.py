@@ -4,8 +4,7 @@ import pytest
 
 from rightsizer_engine.errors import InputError
 from rightsizer_slurm.cluster.config import SiteConfig, beside, parse, read
-from rightsizer_slurm.monitor.monitor import ActionLevel
-from rightsizer_slurm.monitor.settings import options_of
+from rightsizer_slurm.monitor.settings import ActionLevel, options_of
 
 
 def test_a_site_is_read() -> None:

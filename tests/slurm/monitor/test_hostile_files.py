@@ -11,8 +11,9 @@ from rightsizer_slurm.cluster.jobs import SlurmJob
 from rightsizer_slurm.cluster.snapshot import SlurmCluster
 from rightsizer_slurm.monitor.intent_log import IntentLog
 from rightsizer_slurm.monitor.metrics import SweepMetrics
-from rightsizer_slurm.monitor.monitor import Monitor, MonitorSettings
+from rightsizer_slurm.monitor.monitor import Monitor
 from rightsizer_slurm.monitor.report import JobsReport, document, table_row
+from rightsizer_slurm.monitor.settings import MonitorSettings
 
 LAYOUT = {"dp": 1, "microBatch": 4, "microBatches": 16, "sharding": "none"}
 RUN = {

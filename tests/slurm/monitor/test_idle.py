@@ -13,8 +13,9 @@ from rightsizer_slurm.cluster.jobs import SlurmJob
 from rightsizer_slurm.cluster.slurm_cli import Slurm
 from rightsizer_slurm.cluster.snapshot import SlurmCluster
 from rightsizer_slurm.monitor.intent_log import Intent, IntentLog, IntentStage, Kind
-from rightsizer_slurm.monitor.monitor import ActionLevel, Monitor, MonitorSettings
+from rightsizer_slurm.monitor.monitor import Monitor
 from rightsizer_slurm.monitor.resize_steps import ResizeStep, next_step
+from rightsizer_slurm.monitor.settings import ActionLevel, MonitorSettings
 
 IDLE = Reading(
     window_s=600.0, age_s=5.0, coverage=1.0, samples=60, gpu_busy_mean=0.0, gpu_busy_max=0.0,

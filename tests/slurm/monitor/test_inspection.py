@@ -18,6 +18,7 @@ from rightsizer_slurm.cluster.jobs import SlurmJob
 from rightsizer_slurm.cluster.snapshot import Partition, SlurmCluster, SlurmNode
 from rightsizer_slurm.monitor.decide import (
     NodeScaling,
+    ReportRow,
     free_gpus,
     history,
     margin_s,
@@ -27,8 +28,9 @@ from rightsizer_slurm.monitor.decide import (
 )
 from rightsizer_slurm.monitor.inspection import monitored_job
 from rightsizer_slurm.monitor.intent_log import Intent, IntentStage, Kind
+from rightsizer_slurm.monitor.intents import intent_for
 from rightsizer_slurm.monitor.metrics import SweepMetrics
-from rightsizer_slurm.monitor.monitor import ActionLevel, ReportRow, intent_for
+from rightsizer_slurm.monitor.settings import ActionLevel
 
 LAYOUT = {
     "dp": 4,

@@ -13,7 +13,8 @@ from rightsizer_slurm.cluster.jobs import SlurmJob
 from rightsizer_slurm.cluster.slurm_cli import Slurm
 from rightsizer_slurm.cluster.snapshot import SlurmCluster
 from rightsizer_slurm.monitor.intent_log import IntentLog
-from rightsizer_slurm.monitor.monitor import ActionLevel, Monitor, MonitorSettings
+from rightsizer_slurm.monitor.monitor import Monitor
+from rightsizer_slurm.monitor.settings import ActionLevel, MonitorSettings
 
 HOSTILE = "$(touch pwned) `touch pwned`; touch pwned\nBcc: all@example.org\r\x1b[2J' \" %n {x} Priority=0"
 IDLE = Reading(

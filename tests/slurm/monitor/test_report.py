@@ -8,11 +8,12 @@ from rightsizer_engine.resize.types import Action, Decision
 from rightsizer_slurm.cluster.jobs import SlurmJob
 from rightsizer_slurm.cluster.slurm_cli import Slurm
 from rightsizer_slurm.cluster.snapshot import SlurmCluster
+from rightsizer_slurm.monitor.decide import ReportRow
 from rightsizer_slurm.monitor.inspection import InspectedJob
 from rightsizer_slurm.monitor.intent_log import Intent, IntentStage, Kind
-from rightsizer_slurm.monitor.monitor import MonitorSettings, ReportRow, alone
 from rightsizer_slurm.monitor.report import HEADINGS, JobsReport, document, look, resize_lines, table_row
-from rightsizer_slurm.state_file import default_path
+from rightsizer_slurm.monitor.settings import MonitorSettings
+from rightsizer_slurm.state_file import alone, default_path
 
 
 def report_row(action=Action.KEEP, gpus=8, *, state="RUNNING", note="", **reading):

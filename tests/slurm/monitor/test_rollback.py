@@ -10,7 +10,7 @@ from rightsizer_slurm.cluster.slurm_cli import Slurm
 from rightsizer_slurm.monitor import size_history, size_request
 from rightsizer_slurm.monitor.decide import history
 from rightsizer_slurm.monitor.intent_log import Intent, IntentStage, Kind
-from rightsizer_slurm.monitor.monitor import failed_by
+from rightsizer_slurm.monitor.intents import failed_by
 from rightsizer_slurm.monitor.rollback import (
     JobStart,
     failed,

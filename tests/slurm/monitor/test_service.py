@@ -12,8 +12,9 @@ import pytest
 from rightsizer_launch.worker.rendezvous import free_port
 from rightsizer_slurm.cluster.slurm_cli import Slurm
 from rightsizer_slurm.monitor.metrics import SweepMetrics
-from rightsizer_slurm.monitor.monitor import MonitorSettings, alone
-from rightsizer_slurm.monitor.service import MonitorOptions, run_in_daemon, sweeps
+from rightsizer_slurm.monitor.service import run_in_daemon, sweeps
+from rightsizer_slurm.monitor.settings import MonitorOptions, MonitorSettings
+from rightsizer_slurm.state_file import alone
 
 SCONTROL = '#!/bin/sh\n[ "$2" = config ] && echo "ClusterName = lab"\nexit 0\n'
 

@@ -8,7 +8,8 @@ from rightsizer_slurm.cluster.jobs import SlurmJob
 from rightsizer_slurm.cluster.snapshot import SlurmCluster
 from rightsizer_slurm.monitor.gpu_metrics import reader
 from rightsizer_slurm.monitor.intent_log import IntentLog
-from rightsizer_slurm.monitor.monitor import Monitor, MonitorSettings
+from rightsizer_slurm.monitor.monitor import Monitor
+from rightsizer_slurm.monitor.settings import MonitorSettings
 from rightsizer_telemetry.client import PrometheusSettings
 from rightsizer_telemetry.readings import shown
 

@@ -54,8 +54,8 @@ def monitor(
     from rightsizer_engine.errors import InputError
     from rightsizer_engine.units import parse_duration_s
     from rightsizer_launch.running.limits import Tuning
-    from rightsizer_slurm.monitor.monitor import ActionLevel, MonitorSettings
-    from rightsizer_slurm.monitor.service import BACKENDS, MonitorOptions, run
+    from rightsizer_slurm.monitor.service import run
+    from rightsizer_slurm.monitor.settings import BACKENDS, ActionLevel, MonitorOptions, MonitorSettings
     from rightsizer_slurm.state_file import default_path
     from rightsizer_telemetry.client import PrometheusSettings
 

@@ -37,7 +37,7 @@ def report(
     from rightsizer_slurm.cluster.slurm_cli import Slurm
     from rightsizer_slurm.cluster.untrusted_text import one_line
     from rightsizer_slurm.monitor import report as reports
-    from rightsizer_slurm.monitor.monitor import MonitorSettings
+    from rightsizer_slurm.monitor.settings import MonitorSettings
     from rightsizer_slurm.state_file import default_path
     from rightsizer_telemetry.client import PrometheusSettings
 
