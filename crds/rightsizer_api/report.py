@@ -118,7 +118,7 @@ class FacetReport(Model):
 
 
 class FamiliarityReport(Model):
-    """How much was measured like the plan; intervals are wider the less it is."""
+    """The evidence behind the plan; intervals are wider the less there is."""
 
     level: Annotated[str, Field(max_length=64)] = Field(
         description="well measured, partly measured, hardly measured or never measured."

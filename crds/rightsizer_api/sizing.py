@@ -31,7 +31,7 @@ _STATED_BATCH, _ASSUMED_BATCH = 0.05, 0.1
 
 @immutable
 class ResolvedPlan:
-    """What a plan describes in the engine's types, worked out once: defaults filled in, names looked up."""
+    """A plan in the engine's types, computed once: defaults filled in, names looked up."""
 
     plan: TrainingPlan
     architecture: Architecture
@@ -113,7 +113,7 @@ def resolve(plan: TrainingPlan) -> ResolvedPlan:
 
 
 def _recipe(plan: TrainingPlan, architecture: Architecture) -> Recipe | None:
-    """How the catalog's model was pretrained. Another network may have its name, but not its recipe."""
+    """The pretraining recipe of the catalog's model. Another network with its name has none."""
     spec = plan.spec
     named = spec.model.name is not None and spec.workload.method is Method.PRETRAIN
     return recipe(architecture.name) if named else None

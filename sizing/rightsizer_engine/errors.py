@@ -1,4 +1,4 @@
-"""What can go wrong for a user, and how it is said: what was wrong, the value, what to do.
+"""Users' errors and their text: the fault, the value, the remedy.
 
 RightsizerError (ValueError)
 |-- InputError            a field of a plan, a command or a file

@@ -1,4 +1,4 @@
-"""How many GPUs serve a trained model: a first estimate from weights, cache and memory bandwidth.
+"""The number of GPUs that serve a trained model: a first estimate from weights, cache and memory bandwidth.
 
 A replica is g GPUs that share every layer (tensor parallelism). Its memory holds the weights and the caches
 of B sequences. A request is read in one pass (prefill, bound by FLOPs), then each step writes one token for

@@ -65,7 +65,7 @@ def release(config: Path) -> int:
 
 
 def become(name: str) -> int:
-    """Switch from root to that user; a process of another user stays as it is. Returns the user's uid."""
+    """Switch from root to that user; another user's process is unchanged. Returns the user's uid."""
     try:
         user = pwd.getpwnam(name)
     except KeyError:

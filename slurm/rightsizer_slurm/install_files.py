@@ -20,7 +20,7 @@ _PACKAGED_ETC = "/etc/slurm/"
 
 
 class Change(enum.StrEnum):
-    """What placing a file does."""
+    """The effect of placing a file."""
 
     NEW = "new"
     SAME = "unchanged"
@@ -77,7 +77,7 @@ def _unit(content: str, command: Path, etc: Path) -> str:
 
 
 def _change(path: Path, content: str) -> Change:
-    """What placing `content` at `path` would do."""
+    """The effect of placing `content` at `path`."""
     try:
         there = path.read_text(errors="replace")
     except FileNotFoundError:

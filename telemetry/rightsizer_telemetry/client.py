@@ -19,7 +19,7 @@ _LONGEST_SECRET = 65_536
 
 @immutable
 class PrometheusSettings:
-    """How to reach a Prometheus (or what speaks its API: Thanos, Mimir, VictoriaMetrics).
+    """The connection to a Prometheus (or a server with its API: Thanos, Mimir, VictoriaMetrics).
 
     `timeout_s` bounds one query as a whole. `token_file` is read again for each query: tokens of pods
     are rotated. Certificates are files in PEM. `tenant` goes in Mimir's header.

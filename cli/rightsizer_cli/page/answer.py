@@ -47,7 +47,7 @@ class Link:
 
 @immutable
 class Answer:
-    """What the page shows of a query. `error` is a user's mistake; then there is nothing else.
+    """The page's result of a query. `error` is a user's mistake; then there is nothing else.
 
     `pending`: the answer is not there yet, and neither is anything else.
     """

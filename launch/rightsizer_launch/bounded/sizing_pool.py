@@ -23,10 +23,10 @@ Call = Callable[[Any], Awaitable[Any]]
 
 
 class FairPool(Protocol):
-    """What callers use of `SizingPool`."""
+    """The callers' view of `SizingPool`."""
 
     def waiting(self, tenant: Hashable) -> int:
-        """How many calls of a tenant wait for their turn."""
+        """The number of a tenant's waiting calls."""
 
     def start(self) -> None:
         """Be ready for the first call; returns at once."""
@@ -49,7 +49,7 @@ class SizingPool:
         self._closed = False
 
     def waiting(self, tenant: Hashable) -> int:
-        """How many calls of a tenant wait for their turn."""
+        """The number of a tenant's waiting calls."""
         return self._slots.waiting(tenant)
 
     def start(self) -> None:

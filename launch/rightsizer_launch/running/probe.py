@@ -67,7 +67,7 @@ class Probe:
 
 @immutable
 class Question:
-    """What to probe for: a plan that would run as `target`, and `clusters` where the probe may run.
+    """The input of a probe: a plan that would run as `target`, and `clusters` where the probe may run.
 
     `home` is the folder of the plan's file, where workers start unless the plan says so; None: the executor
     knows no such folder. `tag` makes the probe's name unique.

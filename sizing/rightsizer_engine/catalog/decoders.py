@@ -197,7 +197,7 @@ def _window(read: Config, style: DecoderStyle, layers: int) -> tuple[int, int]:
 
 
 def with_experts(read: Config, base: Architecture) -> Architecture:
-    """The same network with the config's experts, if any."""
+    """The network with the config's experts, if any."""
     experts = read.count(*_EXPERTS, default=0, least=0)
     if experts < 2:
         return base
@@ -233,7 +233,7 @@ def _dense_layers(read: Config, layers: int) -> int:
 
 
 def _with_small(read: Config, style: DecoderStyle, a: Architecture) -> Architecture:
-    """The same network with the parameters of its norms, biases and position tables."""
+    """The network with the parameters of its norms, biases and position tables."""
     biases = set(style.biases)
     if read.flag("attention_bias", default=False):
         biases |= {"q", "kv", "o"}

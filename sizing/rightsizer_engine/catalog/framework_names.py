@@ -1,4 +1,4 @@
-"""What people call a framework -> the engine's profile: launch names, everyday names and profiles."""
+"""Names of frameworks in use -> the engine's profile: launch names, everyday names and profiles."""
 
 import json
 from collections.abc import Mapping

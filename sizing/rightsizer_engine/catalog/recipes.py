@@ -1,4 +1,4 @@
-"""How published models were pretrained: sequence, batch and precision, each with its source.
+"""Pretraining recipes of published models: sequence, batch and precision, each with its source.
 
 A fact of the model, like its dimensions. It fills in what a pretraining plan leaves out.
 """

@@ -68,7 +68,7 @@ VariantIndex = tuple[Mapping[str, tuple[str, ...]], ...]
 
 @immutable
 class Variant:
-    """The models that a name may mean, and how it was read; none: an unknown name."""
+    """The models that a name may mean, and its reading; none: an unknown name."""
 
     models: tuple[str, ...] = ()
     quantised: bool = False
@@ -131,5 +131,5 @@ def _words(name: str) -> list[str]:
 
 
 def _key(words: list[str], drops: _Drops) -> str:
-    """What is left of the words; empty words never match."""
+    """The remaining words; empty words never match."""
     return normal("-".join(word for word in words if not drops(word))) or "?"

@@ -25,7 +25,7 @@ class Family(enum.StrEnum):
 
 
 class AttentionKind(enum.StrEnum):
-    """How queries, keys and values are made. MHA, GQA and MQA differ only in `kv_heads`."""
+    """The kind of queries, keys and values. MHA, GQA and MQA differ only in `kv_heads`."""
 
     GROUPED = "gqa"
     LATENT = "mla"

@@ -100,7 +100,7 @@ def choose(condition: Any, yes: Any, no: Any) -> Floats:
 
 
 def equals(column: Any, kind: enum.StrEnum) -> NDArray[np.bool_]:
-    """Where a column of names is this member."""
+    """True where a column of names equals this member."""
     return np.asarray(np.asarray(column) == str(kind))
 
 

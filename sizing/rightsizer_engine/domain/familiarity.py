@@ -1,4 +1,4 @@
-"""How much measured stands behind a prediction: published runs like it, counted by independent sources.
+"""The evidence behind a prediction: published runs like it, counted by independent sources.
 
 `data/measured.csv` counts the runs that the engine was fitted to, by source and by six facets: the stack, the
 GPU, the method, the length of sequences, dense or experts, the precision. A source's runs are worth HALF for
@@ -36,7 +36,7 @@ _RELATED = {Method.PRETRAIN: "all", Method.FINETUNE: "all", Method.LORA: "few", 
 
 
 class Level(enum.StrEnum):
-    """How well a question is known, by its evidence; the width of the interval follows from the same."""
+    """The level of evidence for a request; the width of the interval follows from the same."""
 
     WELL = "well measured"
     PARTLY = "partly measured"
@@ -50,7 +50,7 @@ _LEAST = {Level.WELL: 2.0, Level.PARTLY: 0.8, Level.HARDLY: 0.25, Level.NEVER: 0
 
 @immutable
 class MeasuredRuns:
-    """Runs of one source that share all facets; `step_rows` and `memory_rows` count what was measured."""
+    """Runs of one source that share all facets; `step_rows` and `memory_rows` count measurements."""
 
     source: str
     stack: str
@@ -77,7 +77,7 @@ class FacetCount:
 
 @immutable
 class Familiarity:
-    """What stands behind a prediction of step time.
+    """The evidence behind a prediction of step time.
 
     `sources` and `rows` share all facets; `unfamiliar` names the facets that no source shares.
     """
@@ -155,13 +155,13 @@ class RunTable:
 
     @cached_property
     def _first(self) -> Array:
-        """Where each source begins in the sorted table."""
+        """The first index of each source in the sorted table."""
         names = [r.source for r in self.runs]
         return np.asarray([i for i, name in enumerate(names) if i == 0 or name != names[i - 1]])
 
     @cached_property
     def _weight(self) -> dict[str, Array]:
-        """Of n rows a source is worth n / (n + 1): one row may be an accident."""
+        """The weight of n rows of a source, n / (n + 1): one row may be an accident."""
         step = np.asarray([r.step_rows for r in self.runs], dtype=float)
         memory = np.asarray([r.memory_rows for r in self.runs], dtype=float)
         return {"step_time": step / (step + 1.0), "memory": memory / (memory + 1.0)}
@@ -234,7 +234,7 @@ def measured() -> RunTable:
 def familiarity(
     architecture: Architecture, workload: Workload, gpu: Gpu, framework: Framework
 ) -> Familiarity:
-    """What was measured like a question, all facets together and one by one."""
+    """The measured runs like a request, by all facets together and one by one."""
     table = measured()
     cases = Cases(
         architecture=Columns.of(architecture),

@@ -24,7 +24,7 @@ OTHERS_SINCE = 2023.0
 
 
 class KernelStyle(enum.IntEnum):
-    """How the element-wise work between matmuls runs: one kernel per torch op, hand-fused, or compiled."""
+    """The kernels of element-wise work between matmuls: one kernel per torch op, hand-fused, or compiled."""
 
     EAGER = 0
     FUSED = 1
@@ -32,7 +32,7 @@ class KernelStyle(enum.IntEnum):
 
 
 class SelectiveRecompute(enum.IntEnum):
-    """What "selective" recomputes: the attention core, cheap ops, named modules, or whole blocks."""
+    """Parts that "selective" recomputes: the attention core, cheap ops, named modules, or whole blocks."""
 
     ATTENTION_CORE = 0
     OPS = 1
@@ -41,7 +41,7 @@ class SelectiveRecompute(enum.IntEnum):
 
 
 class StageBalance(enum.IntEnum):
-    """How layers go to stages: evenly, by cost with the head as layers, or embedding and head as one each."""
+    """Layers of a stage: even, by cost with the head as layers, or embedding and head as one each."""
 
     EVEN = 0
     COST = 1

@@ -66,12 +66,12 @@ class Gpu:
 
     @property
     def power_w(self) -> float:
-        """What the part may draw: its own power, or the limit that is set."""
+        """The power limit of the part: its own power, or the limit that is set."""
         return self.power_limit_w or self.tdp_w
 
     @property
     def sources(self) -> str:
-        """Where every figure comes from, in one line of text."""
+        """The sources of all figures, in one line of text."""
         price = f"price: median of {self.price_source}" if self.price_source else "price: none published"
         return f"peaks: {self.source}; network: {self.inter_source}; {price}"
 

@@ -7,7 +7,7 @@ from rightsizer_engine.values import immutable
 
 
 class Sharding(enum.IntEnum):
-    """What the data-parallel group shards: ZeRO-1 optimizer states, -2 gradients too, -3 (FSDP) weights too.
+    """States that data-parallel ranks shard: ZeRO-1 the optimizer's, -2 gradients too, -3 (FSDP) weights too.
 
     HSDP is ZeRO-3 inside a shard group, replicated across groups.
     """
@@ -20,7 +20,7 @@ class Sharding(enum.IntEnum):
 
 
 class Offload(enum.IntFlag):
-    """What is offloaded to host memory."""
+    """The states in host memory."""
 
     NONE = 0
     OPTIMIZER = 1

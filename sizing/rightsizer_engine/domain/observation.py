@@ -83,7 +83,7 @@ def dumps(observations: Iterable[Observation]) -> str:
 
 
 def loads(text: str, *, name: str = "calibration") -> tuple[Observation, ...]:
-    """The observations of a calibration file; `name` says where it is, for errors."""
+    """The observations of a calibration file; `name` is its path, for errors."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -166,7 +166,7 @@ def _number(document: Mapping[str, Any], key: str, name: str, *, most: float = m
 
 
 def _document(noun: Any) -> dict[str, Any]:
-    """A noun's fields as JSON values; what is only provenance (`source`, `aliases`) is left out."""
+    """A noun's fields as JSON values, without pure provenance (`source`, `aliases`)."""
     values = {}
     for field in fields(noun):
         value = getattr(noun, field.name)

@@ -8,7 +8,7 @@ from rightsizer_engine.values import immutable
 
 
 class Phase(enum.StrEnum):
-    """What the job does at the end of the window, as its agent reports; UNKNOWN without a report."""
+    """The job's phase at the end of the window, as its agent reports; UNKNOWN without a report."""
 
     STARTUP = "startup"
     TRAINING = "training"

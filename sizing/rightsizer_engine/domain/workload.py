@@ -11,7 +11,7 @@ _MOST_BATCH_TOKENS = 16e6
 
 
 class Method(enum.StrEnum):
-    """What is trained: everything from scratch, everything from a checkpoint, or low-rank adapters."""
+    """The method of training: everything from scratch, everything from a checkpoint, or low-rank adapters."""
 
     PRETRAIN = "pretrain"
     FINETUNE = "finetune"
@@ -41,7 +41,7 @@ class Optimizer(enum.StrEnum):
 
 
 class Recompute(enum.IntEnum):
-    """What is recomputed in backward. AUTO lets the search choose."""
+    """The recomputation in backward. AUTO lets the search choose."""
 
     AUTO = -1
     NONE = 0
@@ -50,7 +50,7 @@ class Recompute(enum.IntEnum):
 
 
 class LossKernel(enum.StrEnum):
-    """How the cross-entropy is computed. AUTO follows the framework's profile."""
+    """The kernel of the cross-entropy. AUTO follows the framework's profile."""
 
     AUTO = "auto"
     EAGER = "eager"
@@ -60,7 +60,7 @@ class LossKernel(enum.StrEnum):
 
 
 class AttentionKernel(enum.StrEnum):
-    """How attention is computed.
+    """The kernel of attention.
 
     AUTO follows the framework's profile, FLASH is the kernel that its users mean by "flash", SDPA what torch
     picks on that GPU, CUDNN also TransformerEngine's. FLASH_1 to FLASH_4 are FlashAttention's generations
@@ -79,14 +79,14 @@ class AttentionKernel(enum.StrEnum):
 
 
 class Quantiser(enum.StrEnum):
-    """Who unpacks the frozen weights: bitsandbytes in a kernel of its own, GPTQ by torch operations."""
+    """The unpacker of frozen weights: bitsandbytes in a kernel of its own, GPTQ by torch operations."""
 
     BITSANDBYTES = "bitsandbytes"
     GPTQ = "gptq"
 
 
 class ScaleGranularity(enum.StrEnum):
-    """What of an 8-bit matmul's operand shares a scale: all of it (or a block in hardware), or a row."""
+    """The part of an 8-bit operand that shares a scale: all of it (or a block in hardware), or a row."""
 
     TENSOR = "tensor"
     ROW = "row"

@@ -24,7 +24,7 @@ class LayoutFamily(enum.IntEnum):
 
 
 class Quantity(enum.StrEnum):
-    """What is corrected."""
+    """The corrected quantity."""
 
     STEP = "step"
     MEMORY = "memory"

@@ -26,7 +26,7 @@ _STACKS_OF = 2024.0  # the year that `assumed_stack_ln` is of
 
 @immutable
 class Reliability:
-    """How often nodes fail and what a failure costs.
+    """The rate of nodes' failures and the cost of one.
 
     The default rate is Meta's RSC-1 (arXiv:2410.21680): 6.5 failures per 1000 node-days of 8 GPUs, the rate
     its own projections use. `restart_s` is detection, rescheduling, start and first step, without loading
@@ -198,7 +198,7 @@ def stays_ln() -> float:
 
 
 def slower_stack_ln(library_year: float) -> float:
-    """How much longer a stack of that year takes for a step than the assumed one on its best layout.
+    """The logarithm of a step time of that year's stacks over the assumed one's on its best layout.
 
     People's stacks catch up: the lead halves every `assumed_stack_halving` years. Year 0: that of the data.
     """

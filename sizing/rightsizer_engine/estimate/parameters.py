@@ -88,7 +88,7 @@ def _load(name: str) -> Parameters:
 
 @functools.cache
 def load_curves() -> Parameters:
-    """What hardware achieves: matmul, attention, memory and link curves."""
+    """The achieved rates of hardware: matmul, attention, memory and link curves."""
     return _load("curves.json")
 
 
@@ -106,7 +106,7 @@ def load_memory() -> Parameters:
 
 @functools.cache
 def load_calibration() -> Parameters:
-    """How much of a run's residual other runs share, and how noisy one measured run is."""
+    """The shares of a run's residual that other runs have in common, and the noise of one measured run."""
     return _load("calibration.json")
 
 

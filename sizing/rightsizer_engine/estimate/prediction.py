@@ -31,7 +31,7 @@ Causes = TypeVar("Causes", bound="DataclassInstance")
 
 @immutable
 class Prediction:
-    """What n cases take.
+    """Time, memory and uncertainty of n cases.
 
     `mfu` is model FLOPs (nothing recomputed, causal) over the dense peak in the job's precision. `step_sigma`
     and `memory_sigma` are standard deviations of ln(true / predicted). `fits` says that the peak
@@ -88,7 +88,7 @@ def fit(cases: Cases, calibration: Calibration | None = None) -> MemoryFit:
 
 
 def scaled(causes: Causes, factor: Array, *, but: str = "") -> Causes:
-    """Every cause times a factor, so that they still sum to the total; the cause `but` stays as it is."""
+    """Every cause times a factor, so that they still sum to the total; the cause `but` is unchanged."""
     names = [f.name for f in fields(causes) if f.name != but]
     return replace(causes, **{name: getattr(causes, name) * factor for name in names})
 
@@ -126,7 +126,7 @@ class Throughput:
 
 
 def throughput(cases: Cases, calibration: Calibration | None = None) -> Throughput:
-    """How fast every case is; never faster than the peak of its GPUs."""
+    """The rates of all cases; never above the peak of their GPUs."""
     step_time, sigma = _step_time(cases), step_sigma(cases)
     correction = correct(calibration, cases, sigma, Quantity.STEP)
     if calibration:

@@ -28,7 +28,7 @@ from rightsizer_engine.values import immutable
 
 @immutable
 class Target:
-    """What a correction is for; `layout` None: any of the family. `sigma` is the engine's deviation."""
+    """The case of a correction; `layout` None: any of the family. `sigma` is the engine's deviation."""
 
     framework: str
     gpu: str

@@ -123,7 +123,7 @@ class _Replay:
         return requested
 
     def staged_gpus(self, state: _JobState, now_s: float) -> int:
-        """Where the resize policy would take the job if its predicted rate were measured.
+        """The size to which the resize policy would take the job if its predicted rate were measured.
 
         A job that is looked at long before its deadline opens at even odds, since the look corrects it. A
         shorter one opens at the confidence, and never below its request: nobody would notice that it is late.

@@ -27,7 +27,7 @@ class StartSize(enum.StrEnum):
 
 @immutable
 class Policy:
-    """How jobs are sized: their opening, and when the resize policy may shrink them; None: never resized."""
+    """A sizing policy: the jobs' opening, and when the resize policy may shrink them; None: never resized."""
 
     opening: StartSize
     pressure: Pressure | None = None
@@ -65,7 +65,7 @@ class TraceJob:
 
 @immutable
 class ReplayRules:
-    """How the policy is run: its limits and how often it decides.
+    """The rules of a policy's replay: its limits and its interval.
 
     A job may grow to `most_growth` times the GPUs it requested. The policy does not know a job's scaling: it
     believes the exponent `believed_exponent` with the deviation `exponent_sigma`, until the job has been

@@ -1,4 +1,4 @@
-"""What a row leaves out and no catalog knows: the value assumed, and a sentence that says so ("": stated)."""
+"""Assumed values for a row's missing ones: the value assumed, and a sentence that says so ("": stated)."""
 
 import difflib
 import math
@@ -72,7 +72,7 @@ def sequence_tokens(row: Row, profile: Framework, shape: Architecture) -> tuple[
 
 
 def batch(row: Row) -> str:
-    """What a row without a batch is taken to process."""
+    """The assumed batch of a row without one."""
     if fields.count(row, "micro_batch") or fields.count(row, "global_batch"):
         return ""
     return "batch not stated: one sequence a GPU"

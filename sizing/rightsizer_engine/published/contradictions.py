@@ -1,4 +1,4 @@
-"""What a published run leaves unstated, changed where it would not have fitted the GPU on which it ran.
+"""Unstated settings of a published run, changed if it would not have fitted the GPU on which it ran.
 
 The framework's profile says how a run usually goes. A prediction larger than the GPU contradicts it, so one
 of the choices that the row does not state was another: the least change with which the run fits is taken,

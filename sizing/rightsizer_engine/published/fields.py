@@ -135,7 +135,7 @@ def sharding(cell: str) -> tuple[Sharding, int]:
 
 
 def offload(cell: str, stage_layers: float) -> tuple[Offload, int]:
-    """(what is offloaded to host memory, percent of the activations that are; 0 = all).
+    """(the states in host memory, percent of the activations that are; 0 = all).
 
     A share of the activations is stated as "alpha=0.25", "share 0.25", "25 %" or "10 layers" of a stage.
     """

@@ -110,7 +110,7 @@ def _plain(m: Architecture) -> bool:
 
 
 def _distance(model: Architecture, total: float, active: float) -> float:
-    """How far a model is from a size, in the logarithm; plain MLPs only where nothing else is near."""
+    """The distance of a model from a size, in the logarithm; plain MLPs only if no other model is near."""
     apart = abs(math.log(model.parameters_total / total)) + (0.0 if model.gated_mlp else _PLAIN)
     return apart + (abs(math.log(model.parameters_active / active)) if active else 0.0)
 

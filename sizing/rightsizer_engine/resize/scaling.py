@@ -41,7 +41,7 @@ class PlanScaling:
     """
 
     def __init__(self, *, request: Request, option: Option) -> None:
-        """`option` is running; `request` is what it was planned for. Deadline and budget are ignored."""
+        """`option` is running; `request` is the plan's request. Deadline and budget are ignored."""
         self._option = option
         self._request = replace(
             request,

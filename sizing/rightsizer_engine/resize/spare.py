@@ -1,4 +1,4 @@
-"""A job without a deadline takes GPUs that nobody uses, and gives them back to who waits."""
+"""A job without a deadline takes idle GPUs, and gives them back to a waiting job."""
 
 from rightsizer_engine.estimate.parameters import Parameters
 from rightsizer_engine.resize.candidates import CandidateSizes, SizeChoice
@@ -9,7 +9,7 @@ from rightsizer_engine.units import format_duration
 def choose_spare(
     sizes: CandidateSizes, *, first_gpus: int, others_waiting: bool | None, p: Parameters
 ) -> SizeChoice:
-    """Back to `first_gpus` while others wait; the largest worthwhile size while nobody does."""
+    """Return to `first_gpus` while others wait; take the largest worthwhile size while none does."""
     present = sizes.present
     if others_waiting is None:
         return SizeChoice(why="no deadline to size for; unknown whether other jobs wait for GPUs")

@@ -10,7 +10,7 @@ from rightsizer_engine.values import immutable
 
 
 class Mode(enum.StrEnum):
-    """What the policy may do: nothing, recommend, or resize."""
+    """The permission of the policy: nothing, recommend, or resize."""
 
     OFF = "Off"
     RECOMMEND = "Recommend"
@@ -25,7 +25,7 @@ class Pressure(enum.StrEnum):
 
 
 class Action(enum.StrEnum):
-    """What to do: nothing; change the GPU count; change the layout on the same GPUs; only notify people."""
+    """An action: none; change the GPU count; change the layout on the same GPUs; only notify."""
 
     KEEP = "keep"
     GROW = "grow"
@@ -35,7 +35,7 @@ class Action(enum.StrEnum):
 
 
 class Bottleneck(enum.StrEnum):
-    """What limits a job's speed in the measured window."""
+    """The limit of a job's speed in the measured window."""
 
     IDLE = "idle"
     INPUT = "input-bound"
@@ -121,7 +121,7 @@ class JobSize:
 
 
 class Scaling(Protocol):
-    """How a job's rate depends on its size, given the rate measured at its present size."""
+    """A job's rate by its size, given the rate measured at its present size."""
 
     def sizes(self, *, gpus: int, tokens_per_s: float, steps: int) -> tuple[JobSize, ...]:
         """The recalibrated sizes, ascending in GPUs, the present one included.
@@ -151,7 +151,7 @@ class Running:
 
 @immutable
 class Decision:
-    """What to do and why. Executors carry it out only if `act`; otherwise it is a recommendation.
+    """An action and its reason. Executors carry it out only if `act`; otherwise it is a recommendation.
 
     `withheld` is why a recommendation is not carried out (mode, no other job waits). `gpus` and `layout` are
     the job's new size; `in_place`: an elastic job needs no new attempt; `option`: the engine's figures.

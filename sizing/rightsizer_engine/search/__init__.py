@@ -1,1 +1,1 @@
-"""From a request to a decision: legal layouts, their prices, the chosen plan, and the reasons for it."""
+"""The decision for a request: legal layouts, their prices, the chosen plan, and the reasons for it."""

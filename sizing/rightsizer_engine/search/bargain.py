@@ -17,7 +17,7 @@ _FAMILIES = 128
 
 
 def bargain(result: ClusterResult, nearby: Rows) -> Rows | None:
-    """The row that a user who asked for the fewest GPUs may prefer; `nearby` are rows around the plan's."""
+    """The row that a user who wanted the fewest GPUs may prefer; `nearby` are rows around the plan's."""
     request, row = result.context.request, result.best.row
     if request.objective is not Objective.GPUS or request.gpu_counts:
         return None

@@ -80,7 +80,7 @@ def _evidence(observation: Observation, step: tuple[float, float], memory: tuple
 
 
 def _write_bytes_per_s(observation: Observation) -> float:
-    """How fast each writing node saved the checkpoint that the engine assumes; 0: not measured."""
+    """The rate of each writing node for the checkpoint that the engine assumes; 0: not measured."""
     if not observation.checkpoint_s > 0:
         return 0.0
     writers = goodput.writers(observation.case.layout.gpus)

@@ -1,4 +1,4 @@
-"""The answer of one cluster: the chosen row, or the binding constraint and the nearest options."""
+"""The search of one cluster: the chosen row, or the binding constraint and the nearest options."""
 
 from dataclasses import replace
 
@@ -53,7 +53,7 @@ class Infeasible:
 
 @immutable
 class _Space:
-    """What is searched on one cluster. `feasible` families fit memory on the most `allowed` GPUs or fewer."""
+    """The search space of one cluster. `feasible` families fit memory on the most `allowed` GPUs or fewer."""
 
     context: SearchContext
     allowed: Array

@@ -137,7 +137,7 @@ def _caveats(decision: Plan) -> tuple[str, ...]:
 
 
 def larger_sizes(plan: Plan) -> tuple[CurvePoint, ...]:
-    """Without a deadline: what more GPUs would buy, of the curve, each size at least twice the last."""
+    """Larger sizes for a plan without a deadline: those of the curve, each at least twice the last."""
     request, sizes, last = plan.request, list[CurvePoint](), plan.option.gpus
     if request.deadline_s is not None or request.objective is not Objective.GPUS or request.gpu_counts:
         return ()
@@ -149,14 +149,14 @@ def larger_sizes(plan: Plan) -> tuple[CurvePoint, ...]:
 
 
 def assumed_network(option: Option) -> str:
-    """The network between the option's nodes where nobody stated it; nothing on one node."""
+    """The assumed network between the option's nodes; empty on one node or if it is stated."""
     if option.nodes == 1 or option.cluster.inter_known:
         return ""
     return option.cluster.inter_link or "a typical one"
 
 
 def _as_usual(request: Request) -> str:
-    """What the plan leaves to its framework, and what is taken; of published rows `reason` says it."""
+    """The settings that the plan leaves to its framework, with their values; rows have them in `reason`."""
     work, usual = request.workload, request.framework
     taken = [f"{usual.loss} loss"] if work.loss is LossKernel.AUTO else []
     if work.attention is AttentionKernel.AUTO:
@@ -172,7 +172,7 @@ def _as_usual(request: Request) -> str:
 
 
 def familiarity_of(request: Request, option: Option) -> Familiarity:
-    """How many published runs like the question, on the option's GPU, the engine was fitted to."""
+    """The published runs like the request, on the option's GPU, to which the engine was fitted."""
     return familiarity(request.architecture, request.workload, option.cluster.gpu, request.framework)
 
 

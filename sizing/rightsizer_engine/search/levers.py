@@ -114,7 +114,7 @@ def _quick(request: Request) -> Plan | NoPlan:
 
 
 def _compared(lever: Lever, chosen: Option, deadline_s: float | None) -> Lever:
-    """The lever with what it saves. Only money counts for another GPU type, and without a deadline."""
+    """The lever with its savings. Only money counts for another GPU type, and without a deadline."""
     option, usd, shares = lever.option, None, []
     if deadline_s is not None and option.cluster.gpu.name == chosen.cluster.gpu.name:
         shares.append(1.0 - option.gpus / chosen.gpus)

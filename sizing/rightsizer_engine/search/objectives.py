@@ -1,4 +1,4 @@
-"""What the search of one cluster minimises: GPUs, cost or time; and an exact number of GPUs."""
+"""The objective of one cluster's search: GPUs, cost or time; and an exact number of GPUs."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -34,7 +34,7 @@ _POINTS = 40
 
 
 def search_for(request: Request) -> Callable[[SearchContext, Array, Array], Found]:
-    """The search that the request asks for: (context, allowed counts, feasible families) -> result."""
+    """The search for the request's objective: (context, allowed counts, feasible families) -> result."""
     if len(request.gpu_counts) == 1 and request.may_idle:
         return _exactly
     if request.objective is Objective.COST:
@@ -45,7 +45,7 @@ def search_for(request: Request) -> Callable[[SearchContext, Array, Array], Foun
 
 
 def _fewest_at_a_fair_cost(context: SearchContext, allowed: Array, feasible: Array) -> Found:
-    """Without a deadline: the fewest GPUs that fit, at up to FAIR_WITHIN more GPU-hours than the least.
+    """Without a deadline the fewest GPUs that fit, at up to FAIR_WITHIN more GPU-hours than the least.
 
     The least is that of a ladder of counts that does not depend on the limit. So with a larger limit the
     answer stays as it is, or costs less.

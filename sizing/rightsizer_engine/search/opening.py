@@ -89,7 +89,7 @@ class Constraints:
 
 @immutable
 class OpeningProblem:
-    """What a policy is judged by: the candidate sizes, what is believed of them, and the job's course.
+    """The input of a policy's simulation: candidate sizes, their deviations, and the job's course.
 
     `capped`: the GPUs allowed leave out larger sizes.
     """
@@ -122,7 +122,7 @@ class _Jobs:
 
 @immutable
 class Outcome:
-    """What becomes of each draw: its end, the most GPUs that it ever takes, and GPU-seconds."""
+    """The result of each draw: its end, the most GPUs that it ever takes, and GPU-seconds."""
 
     end_s: Array
     most_gpus: Array

@@ -37,7 +37,7 @@ _KEPT_ROWS = 4096
 
 @immutable
 class SearchContext:
-    """What all rows of one cluster share: the request as columns, the families and their tables."""
+    """Shared values of one cluster's rows: the request as columns, the families and their tables."""
 
     request: Request
     cluster: Cluster

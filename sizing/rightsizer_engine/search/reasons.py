@@ -87,7 +87,7 @@ def plan_reasons(
 
 
 def calibration_text(request: Request, chosen: Option) -> str:
-    """How measured runs changed the prediction: measured over predicted, ETA with and without correction."""
+    """The effect of measured runs: measured over predicted, ETA with and without correction."""
     stack = (request.framework.name, chosen.cluster.gpu.name)
     evidence = request.calibration.evidence if request.calibration else ()
     if not any(e.framework == stack[0] or e.gpu == stack[1] for e in evidence):
@@ -212,7 +212,7 @@ def _no_fewer(chosen: Option) -> str:
 
 
 def _trade_off(chosen: Option, other: Option) -> str:
-    """What another number of GPUs would cost, and when it would finish."""
+    """The cost and the finish of another number of GPUs."""
     hours = [option.gpus * option.finish_s / 3600 for option in (other, chosen)]
     text = f"{gpus_text(other)}, {other.gpus / chosen.gpus - 1:+.0%}, would take {format_count(hours[0])}"
     text += f" GPU-hours instead of {format_count(hours[1])}"

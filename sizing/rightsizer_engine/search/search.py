@@ -113,7 +113,7 @@ def rows_at(context: SearchContext, gpus: int, feasible: Array) -> Rows:
 
 
 def fewest_exhaustive(context: SearchContext, allowed: Array) -> SearchResult | None:
-    """The same answer as `fewest`, by pricing everything. Tests compare `fewest` with it."""
+    """The result of `fewest`, by pricing everything. Tests compare `fewest` with it."""
     everything = np.arange(len(context.families))
     evaluated = 0
     for gpus in allowed:
@@ -242,7 +242,7 @@ def _fit_on(context: SearchContext, family: Array, gpus: Array) -> tuple[Array, 
 
 
 def _configuration_spread(context: SearchContext, columns: Columns) -> float:
-    """How far a measured configuration's correction may differ from its family's (a factor)."""
+    """The largest ratio of a measured configuration's correction to its family's."""
     calibration = context.request.calibration
     if not calibration:
         return 1.0

@@ -73,7 +73,7 @@ def size(request: Request, *, compared: bool = True, explained: bool = True) -> 
 
 
 def _sized(request: Request, *, compared: bool, explained: bool = True) -> Plan | NoPlan:
-    """The answer for the request's framework. A NoPlan that is not `explained` has no reason."""
+    """The plan for the request's framework. A NoPlan that is not `explained` has no reason."""
     missing = _unsupported_method(request)
     if missing:
         return NoPlan(request=request, binding=Binding.FRAMEWORK, reason=missing)
@@ -182,7 +182,7 @@ def _rank(result: ClusterResult) -> tuple[bool, float, float]:
 
 
 def _no_plan(request: Request, refusals: list[Infeasible], evaluated: int) -> NoPlan:
-    """The answer of the cluster that came closest."""
+    """The refusal of the cluster that came closest."""
 
     def nearness(refusal: Infeasible) -> tuple[int, float]:
         late = refusal.nearest[0].finish_at_confidence_s if refusal.nearest else refusal.least_bytes

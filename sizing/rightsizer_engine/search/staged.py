@@ -1,4 +1,4 @@
-"""The opening size and the reserve of one cluster's answer, from the best layouts on the sizes around it."""
+"""The opening size and the reserve of one cluster's plan, from the best layouts on the sizes around it."""
 
 import math
 from dataclasses import replace
@@ -56,7 +56,7 @@ def stage(result: ClusterResult, fixed: ClusterResult | None) -> ClusterResult |
 
 
 def _ruled_out(case: OpeningProblem, first: int) -> CappedOpening | None:
-    """The opening at even odds, if the GPUs allowed end what it may grow to; within the budget."""
+    """The opening at even odds, if the allowed GPUs bound its growth; within the budget."""
     probability = holds(case, first) if case.capped else 0.0
     if not probability:
         return None
@@ -65,7 +65,7 @@ def _ruled_out(case: OpeningProblem, first: int) -> CappedOpening | None:
 
 
 def opening_case(result: ClusterResult, fixed: ClusterResult | None = None) -> OpeningProblem:
-    """What the opening is chosen by: the best finish on sizes around the result's."""
+    """The input for the choice of the opening: the best finish on sizes around the result's."""
     even, most = int(result.best.row.gpus[0]), int(result.allowed[-1])
     return OpeningProblem(
         sizes=_best_finish(_price(result, fixed), even),

@@ -20,7 +20,7 @@ def _nothing() -> Mapping[str, int]:
 
 
 class Objective(StrEnum):
-    """What is minimised within the limits."""
+    """The objective within the limits."""
 
     GPUS = "gpus"
     COST = "cost"
@@ -152,7 +152,7 @@ class CurvePoint:
 
 @immutable
 class Growth:
-    """From this measured over predicted step time on (`step_ratio`), the policy takes `gpus`."""
+    """The policy takes `gpus` from this ratio of measured over predicted step time (`step_ratio`) on."""
 
     step_ratio: float
     gpus: int

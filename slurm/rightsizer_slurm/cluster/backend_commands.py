@@ -57,7 +57,7 @@ class SlurmCommands:
         self.slurm.run("scontrol", "update", f"JobId={job_id}", *size)
 
     def shrink(self, job_id: int, *, nodes: int) -> None:
-        """By node count, or by node names: newer releases refuse a count for jobs with --ntasks-per-node."""
+        """Shrink by node count or names: newer releases refuse a count for jobs with --ntasks-per-node."""
         try:
             self.slurm.run("scontrol", "update", f"JobId={job_id}", f"NumNodes={nodes}")
         except SlurmError as error:

@@ -63,7 +63,7 @@ class Backend(Protocol):
 
 
 def unavailable(error: SlurmError) -> bool:
-    """Whether Slurm did not answer, so that the command may be retried."""
+    """True if Slurm did not respond, so that the command may be retried."""
     return error.code is None or any(text in error.detail.lower() for text in _UNAVAILABLE)
 
 

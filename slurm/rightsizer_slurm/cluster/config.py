@@ -59,11 +59,11 @@ class SiteConfig:
 
     @property
     def waits(self) -> bool:
-        """Whether jobs wait for a daemon that does not answer: by `on_fault`, or in the mode enforce."""
+        """True if jobs wait for an unresponsive daemon: by `on_fault`, or in the mode enforce."""
         return self.on_fault != "as-written" or "enforce" in (self.mode, *self.partitions.values())
 
     def unsized(self, partitions: str) -> str:
-        """What becomes of a held job that cannot be sized: `on_fault`, or "refuse" with `enforce`."""
+        """The fate of a held job that cannot be sized: `on_fault`, or "refuse" with `enforce`."""
         enforced = any(self.mode_of(name) == "enforce" for name in partitions.split(","))
         return "refuse" if enforced else self.on_fault
 

@@ -21,7 +21,7 @@ _MOST_NUMBER = 2.0**53
 
 @immutable
 class RunFile:
-    """How a job was sized and submitted.
+    """The size and the submit of a job.
 
     `nodes` of `node_gpus` GPUs and `node_cores` cores each; an `elastic` job may run on `fewest_nodes` to
     `most_nodes`. `layout` has wire names as keys. `deadline_at_s` is in seconds since the epoch; None without

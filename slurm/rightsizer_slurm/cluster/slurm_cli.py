@@ -25,7 +25,7 @@ class SlurmError(RightsizerError):
 
 
 def _clean(environment: Mapping[str, str]) -> dict[str, str]:
-    """Without SLURM_*, SBATCH_* and SQUEUE_* variables, which change what a command does or prints."""
+    """The environment without SLURM_*, SBATCH_* and SQUEUE_*, which change a command's effect or output."""
     kept = {name: environment[name] for name in _KEPT if name in environment}
     return kept | {"LC_ALL": "C", "SLURM_TIME_FORMAT": "standard"}
 
@@ -36,7 +36,7 @@ def _clean_own() -> dict[str, str]:
 
 @immutable
 class Slurm:
-    """How to run Slurm's commands: their folder (None: the PATH), environment and timeout."""
+    """Runs Slurm's commands: their folder (None: the PATH), environment and timeout."""
 
     folder: Path | None = None
     environment: Mapping[str, str] = field(default_factory=_clean_own)

@@ -103,7 +103,7 @@ def decided(
 
 
 def scaling_of(monitored: InspectedJob) -> Scaling | None:
-    """How the job's rate depends on its size; None without a plan. The first use is a search: cache it."""
+    """The job's rate by its size; None without a plan. The first use is a search: cache it."""
     if monitored.plan is None or monitored.run is None or not monitored.run.layout:
         return None
     run = monitored.run

@@ -25,7 +25,7 @@ class Suspension:
 
     @property
     def warning(self) -> str:
-        """What its owner is told."""
+        """The warning to its owner."""
         at = format_time(dt.datetime.fromtimestamp(round(self.due_s), dt.UTC))
         return f"saved and held at {at} if it stays idle (elasticity.whenIdle); scontrol release continues it"
 
@@ -41,7 +41,7 @@ class IdleJobs:
     def seen(
         self, monitored: InspectedJob, decision: Decision, phase: Phase, *, now_s: float
     ) -> Suspension | None:
-        """The suspension that the job's plan asks for; None unless the job is idle."""
+        """The suspension that the job's plan requests; None unless the job is idle."""
         job = monitored.job
         first_s, last_s = self._spans.pop(job.job_id, (now_s, now_s))
         if not (decision.action is Action.FLAG and decision.bottleneck is Bottleneck.IDLE and job.running):

@@ -113,7 +113,7 @@ def _of_folder(job: SlurmJob, folder: Path, memory: RecordMemory) -> InspectedJo
 
 @functools.lru_cache(maxsize=_MOST_PLANS)
 def _plan_of(text: str, name: str) -> TrainingPlan | str:
-    """The plan, or what is wrong with it. A large text takes a second, so that it is parsed once."""
+    """The plan, or its fault. A large text takes a second, so that it is parsed once."""
     try:
         return loads(text, name=name)
     except RightsizerError as error:

@@ -17,7 +17,7 @@ from rightsizer_slurm import state_file
 
 
 class Kind(enum.StrEnum):
-    """What happens to a job.
+    """The kind of a change of a job.
 
     Nodes are taken while it runs; or it is saved, requeued and released at another size; or it is saved,
     requeued and stays held.

@@ -25,7 +25,7 @@ class SweepMetrics:
     """A collector: counters since the start, and gauges of the newest sweep."""
 
     def __init__(self, *, cluster: str, verdicts: Mapping[str, int] = MappingProxyType({})) -> None:
-        """`verdicts` are the daemon's answers so far, by verdict."""
+        """`verdicts` are the daemon's verdicts so far, counted."""
         self.registry = CollectorRegistry(auto_describe=False)
         self._cluster = cluster
         self._verdicts = verdicts

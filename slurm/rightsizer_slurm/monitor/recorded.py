@@ -26,7 +26,7 @@ class Recorded:
 
 
 class RecordMemory:
-    """What the looks so far have read, by job."""
+    """The records read so far, by job."""
 
     def __init__(self, tuning: Tuning | None = None) -> None:
         self._tuning = tuning or Tuning()
@@ -67,7 +67,7 @@ def _continued(before: Recorded, tail: str) -> Recorded:
 
 
 def _end_of(line: str, tail: str) -> int:
-    """Where the last occurrence of a line ends, 0 if there is none. From the end: few lines are new."""
+    """The end of the last occurrence of a line, 0 if there is none. From the end: few lines are new."""
     end = tail.rfind("\n") + 1
     while end > 0:
         start = tail.rfind("\n", 0, end - 1) + 1

@@ -37,7 +37,7 @@ _LOG = logging.getLogger("rightsizer.slurm.monitor")
 
 @immutable
 class DaemonMetrics:
-    """What the daemon's monitor serves besides its own: the daemon's answers so far, its other metrics."""
+    """The daemon's metrics besides the monitor's own: verdicts so far, and its other metrics."""
 
     verdicts: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     collector: Collector | None = None

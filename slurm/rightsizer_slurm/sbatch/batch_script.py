@@ -30,7 +30,7 @@ long at each restart, because its maximum world size never changes.
 
 @immutable
 class BatchSettings:
-    """Where the job runs: its run directory, its working directory and its plan, all absolute paths.
+    """The place of the job: its run directory, its working directory and its plan, all absolute paths.
 
     `python` is the interpreter that has rightsizer. `rendezvous` is host:port of an external store; if it is
     empty, the batch script starts one. The job copies its records to a folder in `runs`.
@@ -155,7 +155,7 @@ def _variables(placement: Placement, worker: WorkerSpec) -> dict[str, str]:
 
 
 def _container(placement: Placement, settings: BatchSettings) -> Container | None:
-    """How the plan's image runs here; None if it names none."""
+    """The container of the plan's image; None if it names none."""
     if settings.container is None:
         return None
     return Container(

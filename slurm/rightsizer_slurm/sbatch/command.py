@@ -148,7 +148,7 @@ def submit_script(
 def _script_request(
     text: str, header: Mapping[str, str], options: SbatchOptions, environment: Mapping[str, str]
 ) -> SizingRequest:
-    """What the plugin would send for a script, within the options."""
+    """The plugin's request for a script, within the options."""
     request = request_of(header, partition=options.partition, account=options.account, time=options.time)
     if options.nodes is not None:
         request = replace(request, max_nodes=min(options.nodes, request.max_nodes or options.nodes))
@@ -220,7 +220,7 @@ def submit_plan(
 
 
 def read_site(slurm: Slurm) -> SiteSnapshot:
-    """Read what sizing needs; no limits if slurmdbd does not answer: then Slurm itself enforces them."""
+    """Read the input of sizing; no limits if slurmdbd does not respond: then Slurm itself enforces them."""
     try:
         limits = accounting_limits.read(slurm)
     except SlurmError:

@@ -1,4 +1,4 @@
-"""How a plan's image runs on a site: through Pyxis in srun, or through Apptainer in each task. Pure.
+"""Containers of a plan's image on a site: through Pyxis in srun, or through Apptainer in each task. Pure.
 
 Both run workers in the host's network, where the rendezvous is, and see the run's folder, the working
 directory and the checkpoints where the host has them.
@@ -17,7 +17,7 @@ from rightsizer_launch.worker.progress import STOP_SIGNAL
 
 
 class Runtime(enum.StrEnum):
-    """What a site has; the value of all but Pyxis is the command."""
+    """A site's container runtime; the value of all but Pyxis is the command."""
 
     PYXIS = "pyxis"
     APPTAINER = "apptainer"
@@ -35,7 +35,7 @@ class Container:
 
     @property
     def stop_signal(self) -> int:
-        """What asks the workers to save and stop.
+        """The signal that makes the workers save and stop.
 
         Slurm signals every process of a step. SIGTERM would end Apptainer's FUSE server too, and with it the
         image under the workers; it does not act on SIGURG, which the entrypoint takes for SIGTERM.
@@ -54,7 +54,7 @@ class Container:
         )
 
     def prefix(self, gpu: Gpu) -> tuple[str, ...]:
-        """What comes before the command in a task; nothing if srun starts the container.
+        """The prefix of a task's command; empty if srun starts the container.
 
         The user's own Python packages are left out: Apptainer shows the home directory to every image.
         """

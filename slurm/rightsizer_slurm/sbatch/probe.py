@@ -64,7 +64,7 @@ class SlurmProbe:
         return placed.sized if isinstance(placed, Placement) else placed
 
     def measure(self, probe: Probe) -> tuple[Observation, ...]:
-        """Submit the probe, follow it, end it, and return what it measured."""
+        """Submit the probe, follow it, end it, and return the measurements."""
         folder = (self.options.directory or Path("runs") / probe.plan.metadata.name).resolve()
         folder.mkdir(parents=True, exist_ok=True)
         file = folder / "probe.yaml"

@@ -1,4 +1,4 @@
-"""What a job may have: its user's options, the nodes and pools that they allow, accounting's limits. Pure.
+"""The bounds of a job: its user's options, the nodes and pools that they allow, accounting's limits. Pure.
 
 `bounds_of` works this out once for a request. `exceeded` checks every size against the options once more.
 """
@@ -37,7 +37,7 @@ class Offer:
 
 @immutable
 class Bounds:
-    """What a request may have. `plan` is within its --gpus and has a GPU for each task of a node.
+    """The bounds of a request. `plan` is within its --gpus and has a GPU for each task of a node.
 
     `cluster` has the nodes that its options allow; `left_s` are the seconds until the job must have ended, by
     the option that says so.
@@ -67,7 +67,7 @@ class Bounds:
 
     @property
     def all_up(self) -> "Bounds | None":
-        """With every node and partition up, and the returned nodes in use; None if nothing is down.
+        """The bounds with every node and partition up, the returned nodes in use; None if nothing is down.
 
         Slurm lets a job wait for a node that is down.
         """

@@ -41,7 +41,7 @@ class NoPlacement:
 
 
 def choose(bounds: Bounds) -> Placement | NoPlacement:
-    """The cheapest size on what is up; if none fits, on the whole cluster. NotUnderstoodError."""
+    """The cheapest size on the nodes that are up; if none fits, on the whole cluster. NotUnderstoodError."""
     chosen = _chosen(bounds)
     if isinstance(chosen, NoPlacement) and (whole := bounds.all_up) is not None:
         return _chosen(whole)

@@ -118,7 +118,7 @@ def _with_memory(node: SlurmNode, request: SizingRequest) -> SlurmNode | None:
 
 
 def time_left_s(cluster: SlurmCluster, request: SizingRequest, now: dt.datetime) -> Mapping[str, float]:
-    """Seconds until the job must have ended, by the option that says so."""
+    """Seconds until the job must have ended, by its option."""
     left = {}
     mine = _reservation(cluster, request.reservation)
     if mine is not None and mine.ends_at is not None:

@@ -151,7 +151,7 @@ def _jobs_of(tickets: Sequence[Ticket], jobs: Sequence[SlurmJob]) -> Mapping[str
 
 
 def _one(ticket: Ticket, job: SlurmJob, slurm: Slurm, site: SiteConfig) -> tuple[bool, str]:
-    """Whether the ticket is done, and what was done. SlurmError only if Slurm is unavailable: retry later."""
+    """Whether the ticket is done, and the action. SlurmError only if Slurm is unavailable: retry later."""
     closed = ticket.request.mode == "enforce" or site.unsized(job.partition) != "as-written"
     refusal = _refusal(ticket, closed=closed)
     try:

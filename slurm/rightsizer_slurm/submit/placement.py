@@ -30,7 +30,7 @@ _LONGEST_S = 10 * 366 * 86_400.0
 
 
 class AtLimit(enum.Enum):
-    """What becomes of a training that outlasts its time limit: the words for the user."""
+    """The fate of a training that outlasts its time limit: the words for the user."""
 
     SAVED = ", saved and requeued at each time limit"
     """By the script of `rightsizer sbatch`."""

@@ -22,7 +22,7 @@ def read(path: str, *, uid: int) -> TrainingPlan:
 
 
 def read_small(path: str, uid: int) -> TrainingPlan | None:
-    """As `read`; None if the file is large, so that parsing it would take long."""
+    """The file as from `read`; None if it is large, so that parsing it would take long."""
     content = _checked(path, uid)
     return None if _SMALL < len(content) <= _LONGEST else _plan(path, content)
 

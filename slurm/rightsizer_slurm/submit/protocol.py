@@ -34,7 +34,7 @@ _HELD = re.compile(r"\[rightsizer/1 held ([^\[\]]*)\]")
 
 
 class SizingVerdict(enum.StrEnum):
-    """What the plugin does: set fields, refuse the job, hold it until it is sized, or leave it unchanged."""
+    """The plugin's action: set fields, refuse the job, hold it until it is sized, or leave it unchanged."""
 
     OK = "OK"
     REFUSE = "REFUSE"
@@ -44,7 +44,7 @@ class SizingVerdict(enum.StrEnum):
 
 @immutable
 class SizingRequest:
-    """A job as it was submitted; None and "" mean that its user did not set it. Times are in minutes.
+    """A submitted job; None and "" mean that its user did not set the option. Times are in minutes.
 
     `requeues` is 1 if its script calls `scontrol requeue`, `silent` if it is no shell's: it cannot say that
     it has no size.

@@ -25,7 +25,7 @@ _LAST_POLLS = 6
 
 
 class Releases(Collector):
-    """What the daemon does with held jobs, and the metrics of it. No fault ends the rounds."""
+    """The daemon's handling of held jobs, and its metrics. No fault ends the rounds."""
 
     def __init__(
         self,

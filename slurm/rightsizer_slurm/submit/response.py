@@ -62,7 +62,7 @@ def respond(
 
 
 def _verified(placement: Placement, stated: SizingRequest, cluster: SlurmCluster) -> SizingResponse:
-    """A job that says that `rightsizer sbatch` sized it keeps its size if its plan needs as many GPUs."""
+    """A job that claims a size from `rightsizer sbatch` keeps it if its plan needs as many GPUs."""
     needed = placement.nodes * placement.node_gpus
     nodes = stated.max_nodes or stated.min_nodes or 1
     whole = max((node.gpus for node in cluster.nodes), default=0) if stated.exclusive == 0 else 0

@@ -177,7 +177,7 @@ class Server:
             return self._later(request)
 
     def _task(self, key: Key, request: SizingRequest) -> "asyncio.Task[SizingResponse]":
-        """The sizing of a request; one for all that ask the same."""
+        """The sizing of a request; equal requests share one."""
         task = self._running.get(key)
         if task is None:
             task = asyncio.create_task(self._sized_once(key, request))

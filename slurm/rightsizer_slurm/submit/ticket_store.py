@@ -22,7 +22,7 @@ _Row = tuple[str, float, str, str | None, int | None]
 
 
 def steady_s() -> float:
-    """Seconds since the epoch as they were at the start: a clock that is set makes no ticket overdue."""
+    """Seconds since the epoch by the clock of the start: a clock that is set makes no ticket overdue."""
     return _BEGAN_S + time.monotonic()
 
 
@@ -76,7 +76,7 @@ class TicketStore:
                 self._tickets[name] = replace(known, response=response)
 
     def set_request(self, name: str, request: SizingRequest) -> None:
-        """Set what a ticket asks. Another request than before has no response yet."""
+        """Set a ticket's request. Another request than before has no response yet."""
         with self._lock:
             known = self._tickets.get(name)
             if known is not None and known.request != request:

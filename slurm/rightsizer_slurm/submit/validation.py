@@ -1,4 +1,4 @@
-"""What is wrong with a comment, before its job is held: in about a millisecond, so that slurmctld can wait.
+"""Faults of a comment, found before its job is held: in about a millisecond, so that slurmctld can wait.
 
 Only a `plan=` file takes longer. Threads of its own read it, and only for as long as slurmctld may wait:
 a file system that hangs stops neither the daemon nor other submits.
@@ -59,7 +59,7 @@ class Validator:
                 valid_plan(parse(words), now=dt.datetime.now(dt.UTC))
 
     async def error(self, request: SizingRequest) -> str:
-        """What is wrong with a request, in one line; empty if nothing is, as far as is known in time."""
+        """The fault of a request, in one line; empty if none is found in time."""
         try:
             comment = parse(request.comment)
             if not comment.plan:

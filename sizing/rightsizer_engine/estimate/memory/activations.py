@@ -129,7 +129,7 @@ def _mlp_gradients(cases: Cases, width: Array, sequence: Array) -> Array:
 
 
 def _moe_gradients(cases: Cases, p: Parameters, sequence: Array) -> Array:
-    """The same of all experts that a token visits, with the gradients of what each receives and returns."""
+    """The gradients of all experts that a token visits, and those of their inputs and outputs."""
     a, layout = cases.architecture, cases.layout
     visits = a.top_k * p.expert_imbalance
     width = (visits + a.shared_experts) * a.expert_ffn_hidden / layout.tp

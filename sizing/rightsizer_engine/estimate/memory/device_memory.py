@@ -71,7 +71,7 @@ class Memory:
 
     @property
     def device_bytes(self) -> Array:
-        """What the device shows as used (nvidia-smi): with the context and the communicators."""
+        """The device's used bytes (nvidia-smi): with the context and the communicators."""
         return np.asarray(self.reserved_bytes + self.context_bytes)
 
 
@@ -85,7 +85,7 @@ class Peak:
 
     @property
     def device_bytes(self) -> Array:
-        """What the device shows as used (nvidia-smi)."""
+        """The device's used bytes (nvidia-smi)."""
         return np.asarray(self.allocated_bytes + self.slack_bytes + self.context_bytes)
 
 
@@ -181,7 +181,7 @@ def stage_memory(cases: Cases, p: Parameters, index: Array) -> Memory:
 
 
 def with_float_counts(cases: Cases) -> Cases:
-    """The same cases with the layout's counts as floats, converted once for all formulas."""
+    """The cases with the layout's counts as floats, converted once for all formulas."""
     layout = cases.layout
     counts = {name: getattr(layout, name).astype(float) for name in layout.names() if name not in _NOT_COUNTS}
     return replace(cases, layout=layout.replace(**counts))

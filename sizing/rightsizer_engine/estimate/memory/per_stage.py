@@ -1,4 +1,4 @@
-"""What one pipeline stage holds whatever the number of replicas and micro-batches: the same on any GPU.
+"""Bytes of one pipeline stage for any number of replicas and micro-batches: the same on any GPU.
 
 Parameters before ZeRO divides them, the activations of one micro-batch, and what is there for a moment only.
 """
@@ -50,7 +50,7 @@ class StageMemory:
 
 
 def stages(cases: Cases, p: Parameters, indices: Sequence[Array]) -> tuple[StageMemory, ...]:
-    """What the stages of these indices hold."""
+    """The bytes of the stages of these indices."""
     parts = _shared_terms(cases, p)
     return tuple(_held(cases, p, index, parts) for index in indices)
 
@@ -60,7 +60,7 @@ NO_ADAPTERS = Adapters(low_rank=np.zeros(()), copied=np.zeros(()), embeddings=np
 
 @immutable
 class _SharedTerms:
-    """What all stages share."""
+    """The terms that all stages share."""
 
     layer: LayerWeights
     kept: SavedActivations

@@ -138,7 +138,7 @@ def _throttled(gpu: Columns, code: Array, parameters: Parameters) -> Array:
 
 
 def _reached(gpu: Columns, code: Array, peak16: Array, parameters: Parameters) -> tuple[Array, Array]:
-    """What a part reaches of its peak over what the generation's reference part does, in 16 and in 8 bits.
+    """A part's share of its peak over that of the generation's reference part, in 16 and in 8 bits.
 
     Measured where the largest matmul is (gpus.csv). Elsewhere, and below the part's own power, the rate grows
     with a power of the limit.
