@@ -148,7 +148,7 @@ class ElasticityMode(enum.StrEnum):
 
 
 class WhenIdle(enum.StrEnum):
-    """What happens to a running plan whose GPUs are idle."""
+    """The action on a running plan whose GPUs are idle."""
 
     FLAG = "Flag"
     SUSPEND = "Suspend"

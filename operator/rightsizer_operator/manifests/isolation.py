@@ -1,4 +1,4 @@
-"""What keeps others away from a plan's pods: the rendezvous key and network policies. Pure.
+"""Isolation of a plan's pods: the rendezvous key and network policies. Pure.
 
 The key signs the rendezvous state (`rightsizer_launch.worker.signed_rendezvous`). It also protects plans on
 clusters whose network does not enforce policies. The policies close the rest: the store to all but the plan's
@@ -28,7 +28,7 @@ def rendezvous_key(launch: AttemptLaunch) -> Object:
 
 
 def network_policies(launch: AttemptLaunch) -> tuple[Object, ...]:
-    """Who may connect to the rendezvous store and to the workers; nothing where the administrator says so.
+    """The policies for the rendezvous store and for the workers; none if the administrator disables them.
 
     Without `settings.metrics_from` everybody may read the metrics: the operator does not know who does.
     """

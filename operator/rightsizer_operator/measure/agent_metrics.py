@@ -28,13 +28,13 @@ _LATEST_UNIX_S = 4_102_444_800.0  # the year 2100
 
 @immutable
 class MetricsTooLarge:
-    """Workers that send more than is read; `message` says so to the user."""
+    """Workers that send more than is read; `message` is for the user."""
 
     message: str = f"its workers send more than {MOST_BYTES // 1024} KiB of metrics: none is read"
 
 
 def progress_of(body: bytes) -> ReportedProgress | MetricsTooLarge | None:
-    """The training's progress, of an answer with any other metrics beside ours."""
+    """The training's progress, from a response with any other metrics besides ours."""
     own = b"\n".join(_OWN.findall(body))
     if len(own) > _MOST_OWN_BYTES:
         sent = f"its workers send {len(own) // 1024} KiB of rightsizer_train metrics"

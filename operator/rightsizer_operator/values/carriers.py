@@ -1,4 +1,4 @@
-"""What carries an attempt's Job: the Job itself, or an object that another controller expands. Pure.
+"""Carriers of an attempt's Job: the Job itself, or an object that another controller expands. Pure.
 
 The operator creates, suspends and deletes the carrier. It reads the Job, which says more of its workers: the
 carrier's controller copies the labels and annotations of the Job's template.
@@ -58,7 +58,7 @@ def carrier_kind(kind: str) -> CarrierKind:
 
 
 def remedy(kind: str) -> str:
-    """What to do if the cluster does not serve a kind; empty if it is not a carrier's."""
+    """The remedy if the cluster does not serve a kind; empty if it is not a carrier's."""
     found = next((KINDS[name] for name in KINDS if kind == name or kind in KINDS[name].objects), None)
     return f"install {found.install}, or set spec.launch.as: Job" if found else ""
 

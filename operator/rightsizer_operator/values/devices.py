@@ -33,7 +33,7 @@ _BLOCKING = ("NoSchedule", "NoExecute")
 
 @immutable
 class DeviceClass:
-    """What a DeviceClass selects: a driver and texts of attributes, as (domain, name) -> text.
+    """The selection of a DeviceClass: a driver and texts of attributes, as (domain, name) -> text.
 
     `readable` is false if a selector is more than a conjunction of such conditions: it selects nothing then.
     """
@@ -162,7 +162,7 @@ def _consumers(claim: Object) -> set[str]:
 
 
 def _gpus(claim: Object, name: str, devices: Mapping[DeviceId, Any]) -> int:
-    """Devices of the class that a claim holds; if it holds none yet, those that it asks for."""
+    """Devices of the class that a claim holds; if it holds none yet, its requested ones."""
     allocation = (claim.get("status") or {}).get("allocation")
     if allocation is not None:
         results = (allocation.get("devices") or {}).get("results") or ()
@@ -186,5 +186,5 @@ def selector(products: Iterable[str]) -> str:
 
 
 def quota_name(device_class: str) -> str:
-    """What a ResourceQuota calls the devices of a class."""
+    """A ResourceQuota's name of the devices of a class."""
     return f"{device_class}.deviceclass.{GROUP}/devices"

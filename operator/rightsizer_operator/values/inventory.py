@@ -124,7 +124,7 @@ class Inventory:
         return sizes
 
     def shortfall(self, requirements: NodeRequirements, gpus_per_pod: int = 0) -> str:
-        """What nodes lack for pods of this size, for messages: a few nodes by name, the emptiest first.
+        """The nodes' lack for pods of this size, for messages: a few nodes by name, the emptiest first.
 
         Nodes with other GPU types are left out. Without `gpus_per_pod` only what keeps all pods off counts.
         """

@@ -91,13 +91,13 @@ class ClusterNode:
 
     @property
     def place(self) -> str:
-        """What names its GPUs: the node, with the resource of its slices."""
+        """The place of its GPUs: the node, with the resource of its slices."""
         return place_of(self.name, self.resource)
 
 
 @immutable
 class NodeRequirements:
-    """What pods require of nodes. `types` empty: any GPU type.
+    """The pods' requirements of nodes. `types` empty: any GPU type.
 
     `terms` are the alternatives of the required node affinity; None: no such affinity.
     """
@@ -121,7 +121,7 @@ class NodeRequirements:
 
 
 def place_of(node: str, resource: str) -> str:
-    """What names the GPUs of a resource of a node; of the vendor's it is the node."""
+    """The place of a resource's GPUs of a node; for the vendor's resource it is the node."""
     return f"{node}/{resource}" if resource else node
 
 
@@ -155,7 +155,7 @@ def gpu_type(product: str) -> str:
 
 
 def obstacle(node: ClusterNode, requirements: NodeRequirements) -> str:
-    """What keeps pods off a node even if all its GPUs are free, for messages; empty: nothing does."""
+    """The obstacle to pods on a node even if all its GPUs are free, for messages; empty: nothing does."""
     return next(_obstacles(node, requirements), "")
 
 

@@ -51,7 +51,7 @@ def least(*offers: Amounts) -> dict[str, float]:
 
 @immutable
 class Loads:
-    """What pods request of nodes.
+    """The pods' requests of nodes.
 
     `others` is the sum of the pods without GPUs, by node; `holders` are the pods with GPUs: how many, and
     what each requests. `known` is false before the pods have been listed. `cached` holds results for the
@@ -64,7 +64,7 @@ class Loads:
     cached: dict[object, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def per_gpu(self, node: str, allocatable: Amounts, gpus: int) -> dict[str, float]:
-        """What each GPU of a node can have of its CPU and memory so that all of them can be used at once.
+        """The CPU and memory for each GPU of a node, so that all of them can be used at once.
 
         The rest after the pods without GPUs, in equal parts. Pods that request more than their part are
         taken out with their GPUs first, so the parts of the other GPUs are free, whoever takes them.
@@ -87,7 +87,7 @@ class Loads:
 
 @immutable
 class Allowance:
-    """What a namespace leaves to the pods of a plan of CPU and memory.
+    """The CPU and memory that a namespace leaves to the pods of a plan.
 
     `left` is what its quotas leave of the resources that they limit, `left_gpus` of GPUs (None: no limit).
     `own_defaults` are the resources that a LimitRange speaks of: pods get their requests of it.

@@ -39,7 +39,7 @@ def vendors_of(gpu_types: Iterable[str]) -> tuple[Vendor, ...]:
 
 
 def gpus_in(resources: Mapping[str, Any]) -> int:
-    """GPUs in a list of resources, whoever made them; a node or a pod has one vendor's."""
+    """GPUs in a list of resources, of any vendor; a node or a pod has one vendor's."""
     return sum(parse_quantity(resources.get(vendor.resource, 0)) for vendor in VENDORS)
 
 

@@ -1,4 +1,4 @@
-"""What the monitor tells a job's owner: in the AdminComment, by mail, in the job's output.
+"""The monitor's notices to a job's owner: in the AdminComment, by mail, in the job's output.
 
 A notice about a decision is sent again after a day, any other once. One that cannot be sent stops nothing.
 """

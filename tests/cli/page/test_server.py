@@ -26,7 +26,7 @@ LIMITS = ChildLimits(memory_bytes=1 << 30, keep_bytes=1 << 30, time_s=600.0)
 
 
 def scripted(query: dict[str, str]) -> None:
-    """What the processes of `computing` do: sleep, or crash."""
+    """The work of the processes of `computing`: sleep, or crash."""
     if query.get("model") == "crash":
         os.abort()
     time.sleep(float(query.get("tokens", "0")))

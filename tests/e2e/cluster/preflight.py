@@ -1,4 +1,4 @@
-"""All that this machine lacks to run a cluster, in one list."""
+"""This machine's missing parts for a cluster, in one list."""
 
 import os
 import shutil

@@ -40,7 +40,7 @@ def of_version_1(host: Any, *names: str) -> Any:
 
 
 def response_of_daemon(folder: Path, request: bytes) -> bytes:
-    """What the daemon of this version sends."""
+    """The response of this version's daemon."""
 
     async def main() -> bytes:
         state, site = TicketStore(folder / "state.db"), SiteConfig(hold_after_s=5.0)

@@ -22,7 +22,7 @@ class JobDocument(Model):
 
 
 class MeasuredDocument(Model):
-    """What is known of the job."""
+    """The measurements of the job."""
 
     model_config = ConfigDict(alias_generator=None)
 
@@ -45,7 +45,7 @@ class SizeDocument(Model):
 
 
 class AdviceDocument(Model):
-    """What a running job should do with its GPUs. Times are in seconds."""
+    """Advice for a running job on its GPUs. Times are in seconds."""
 
     job: JobDocument = Field(description="The job as found.")
     action: Action = Field(description="What to do.")

@@ -24,7 +24,7 @@ class StackDocument(Model):
 
 
 class CalibrationDocument(Model):
-    """What your own measured runs correct."""
+    """Corrections from your own measured runs."""
 
     file: str = Field(description="The calibration file.")
     runs: int = Field(description="Measured runs in it.")

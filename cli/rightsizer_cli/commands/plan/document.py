@@ -75,7 +75,7 @@ class ServingDocument(Model):
 
 
 class PlanDocument(PlanReport):
-    """What `rightsizer plan --json` prints. Seconds, GiB and US dollars; null: not known or not asked."""
+    """The output of `rightsizer plan --json`. Seconds, GiB and US dollars; null: not known or not asked."""
 
     levers: Annotated[tuple[LeverReport, ...], Strict(False)] = Field(
         (), description="What would need fewer GPUs or less money, or make a plan possible; the best first."

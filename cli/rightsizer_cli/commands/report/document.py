@@ -45,7 +45,7 @@ class WorkloadDocument(Model):
 
 
 class UsageDocument(Model):
-    """Who holds how many GPUs, and how busy they are."""
+    """The holders of GPUs, with their numbers and use."""
 
     at: str = Field(description="The end of the window, ISO 8601.")
     window_s: float = Field(description="The length of the window, seconds.")
