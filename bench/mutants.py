@@ -43,7 +43,10 @@ _BY_HAND = " ".join(
 _ENGINE = (_BY_HAND, "tests/sizing/estimate", "tests/sizing/search")
 TESTS_OF: Mapping[str, tuple[str, ...]] = {
     "sizing/rightsizer_engine/estimate/**/*.py": _ENGINE,
-    "sizing/rightsizer_engine/search/pricing.py": ("tests/sizing/search/test_plan.py", "tests/sizing/search"),
+    "sizing/rightsizer_engine/search/pricing/rows.py": (
+        "tests/sizing/search/test_plan.py",
+        "tests/sizing/search",
+    ),
     "sizing/rightsizer_engine/search/reasons.py": (
         "tests/sizing/search/test_reasons.py",
         "tests/sizing/search",

@@ -24,9 +24,10 @@ from bench.results import RESULTS, write_json
 from rightsizer_engine.catalog import lookup
 from rightsizer_engine.domain.framework import framework
 from rightsizer_engine.domain.workload import Precision, Workload
-from rightsizer_engine.search.layout_space import families, layouts
-from rightsizer_engine.search.pricing import families_context, fit_layouts, price
-from rightsizer_engine.search.search import pairs
+from rightsizer_engine.search.gpu_counts import pairs
+from rightsizer_engine.search.pricing.context import families_context
+from rightsizer_engine.search.pricing.layout_space import families, layouts
+from rightsizer_engine.search.pricing.rows import fit_layouts, price
 from rightsizer_engine.search.size import size
 from rightsizer_engine.search.types import Request
 from rightsizer_local.machine import cpu

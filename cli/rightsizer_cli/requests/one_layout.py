@@ -10,8 +10,8 @@ from rightsizer_engine.domain.framework import Framework
 from rightsizer_engine.domain.layout import Layout, Sharding
 from rightsizer_engine.domain.workload import Recompute
 from rightsizer_engine.estimate.memory.device_memory import Verdict
-from rightsizer_engine.search.layout_space import domain_gpus
-from rightsizer_engine.search.options import price_layout
+from rightsizer_engine.search.pricing.layout_space import domain_gpus
+from rightsizer_engine.search.pricing.options import price_layout
 from rightsizer_engine.search.types import Option, Request
 from rightsizer_engine.values import immutable
 

@@ -28,12 +28,7 @@ from rightsizer_launch.running.marks import Mark, pruned, start_durations_s, tra
 from rightsizer_launch.running.size_history import visits_of
 from rightsizer_operator.cluster.cache import Cache
 from rightsizer_operator.measure.gpu_counters import Counters
-from rightsizer_operator.measure.samples import (
-    mark_of,
-    marks_of_samples,
-    newest_reading,
-    samples_of,
-)
+from rightsizer_operator.measure.samples import mark_of, marks_of_samples, newest_reading, samples_of
 from rightsizer_operator.reconcile.resize_advice import (
     ResizeContext,
     advise,

@@ -16,7 +16,7 @@ from rightsizer_engine.domain.layout import Layout
 from rightsizer_engine.errors import InputError
 from rightsizer_engine.resize.scaling import PlanScaling, in_place_pins
 from rightsizer_engine.resize.types import Scaling
-from rightsizer_engine.search.options import price_layout
+from rightsizer_engine.search.pricing.options import price_layout
 from rightsizer_engine.search.types import Request
 from rightsizer_engine.values import immutable
 from rightsizer_launch.running.limits import gpu_bounds

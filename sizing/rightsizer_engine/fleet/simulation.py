@@ -213,18 +213,6 @@ class _Replay:
         """The policy's decision about a job on `gpus` at `rate`; an opening has no restart and no history."""
         job, rules = state.job, self.rules
         trained_s = self.whole_window_s if opening else now_s - state.since_s
-        window = min(trained_s, self.whole_window_s)
-        reading = Reading(
-            window_s=window,
-            age_s=0.0,
-            coverage=1.0,
-            samples=int(window / _SAMPLE_S),
-            gpus=gpus,
-            tokens_per_s=rate,
-            window_steps=int(window / _STEP_S),
-            phase=Phase.TRAINING,
-            others_waiting=bool(self.queue),
-        )
         running = Running(
             gpus=gpus,
             scaling=TraceScaling(
@@ -244,7 +232,22 @@ class _Replay:
             free = max(0, self.free - gpus)
             limits = replace(limits, restart_s=0.0, pressure=Pressure.ALWAYS, free_gpus=free)
             history = History(first_gpus=job.gpus)
+        reading = self._reading(min(trained_s, self.whole_window_s), gpus=gpus, rate=rate)
         return decide(reading, running, limits, history, now_s=now_s)
+
+    def _reading(self, window_s: float, *, gpus: int, rate: float) -> Reading:
+        """A complete reading of a job that trained at `rate` for the whole window."""
+        return Reading(
+            window_s=window_s,
+            age_s=0.0,
+            coverage=1.0,
+            samples=int(window_s / _SAMPLE_S),
+            gpus=gpus,
+            tokens_per_s=rate,
+            window_steps=int(window_s / _STEP_S),
+            phase=Phase.TRAINING,
+            others_waiting=bool(self.queue),
+        )
 
 
 def replay(

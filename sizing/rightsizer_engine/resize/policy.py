@@ -60,14 +60,7 @@ def decide(
         diagnosis=diagnose(reading, p),
         parameters=p,
     )
-    keep = Decision(
-        action=Action.KEEP,
-        gpus=running.gpus,
-        layout=running.layout,
-        reason="",
-        evidence=inputs.evidence(),
-        bottleneck=inputs.diagnosis.bottleneck,
-    )
+    keep = inputs.keep()
     if limits.mode is Mode.OFF or limits.cap is Mode.OFF:
         return replace(keep, reason="elasticity is Off")
     missing = missing_data(reading, p) or unusable_input(running, limits, history, now_s=now_s)
@@ -94,6 +87,17 @@ class _Inputs:
     history: History
     diagnosis: Diagnosis
     parameters: Parameters
+
+    def keep(self) -> Decision:
+        """The decision to change nothing, without a reason yet."""
+        return Decision(
+            action=Action.KEEP,
+            gpus=self.running.gpus,
+            layout=self.running.layout,
+            reason="",
+            evidence=self.evidence(),
+            bottleneck=self.diagnosis.bottleneck,
+        )
 
     def other_problem(self) -> str:
         """A problem that no GPU count fixes; empty if there is none."""

@@ -11,10 +11,13 @@ from rightsizer_engine.domain.layout import Layout, Offload
 from rightsizer_engine.estimate.evidence import layout_family, noise_ln, same_configuration
 from rightsizer_engine.estimate.parameters import load_calibration, share_of_one_run
 from rightsizer_engine.resize.types import JobSize
-from rightsizer_engine.search.layout_space import families
-from rightsizer_engine.search.options import options, price_layout
-from rightsizer_engine.search.pricing import Rows, SearchContext, families_context, price_pairs
-from rightsizer_engine.search.search import best, counts, fitting, pairs, thin
+from rightsizer_engine.search.gpu_counts import counts, pairs, thin
+from rightsizer_engine.search.memory_fit import fitting
+from rightsizer_engine.search.pricing.context import SearchContext, families_context
+from rightsizer_engine.search.pricing.layout_space import families
+from rightsizer_engine.search.pricing.options import options, price_layout
+from rightsizer_engine.search.pricing.rows import Rows, price_pairs
+from rightsizer_engine.search.selection import best
 from rightsizer_engine.search.types import Option, Request
 
 _POINTS = 12

@@ -4,8 +4,9 @@ import numpy as np
 
 from rightsizer_engine.domain.columns import Array, distinct
 from rightsizer_engine.search.cluster_search import ClusterResult
-from rightsizer_engine.search.pricing import Rows, price_pairs
-from rightsizer_engine.search.search import best, meets, pairs
+from rightsizer_engine.search.gpu_counts import pairs
+from rightsizer_engine.search.pricing.rows import Rows, price_pairs
+from rightsizer_engine.search.selection import best, meets
 from rightsizer_engine.search.types import Objective
 
 _FEW_MORE = 1.25

@@ -22,7 +22,7 @@ from rightsizer_engine.estimate.evidence import (
 )
 from rightsizer_engine.estimate.parameters import load_calibration
 from rightsizer_engine.estimate.prediction import predict
-from rightsizer_engine.search.pricing import checkpoint_bytes
+from rightsizer_engine.search.pricing.context import checkpoint_bytes
 from rightsizer_engine.values import immutable
 
 MOST_OBSERVATIONS = 200

@@ -6,16 +6,15 @@ import numpy as np
 
 from rightsizer_engine.domain.columns import Array, distinct
 from rightsizer_engine.domain.hardware import Cluster
-from rightsizer_engine.search.layout_space import layouts
+from rightsizer_engine.search.fewest import SearchResult, fewest, rows_at
+from rightsizer_engine.search.gpu_counts import counts, pairs, thin
+from rightsizer_engine.search.memory_fit import fitting
 from rightsizer_engine.search.objectives import search_for
-from rightsizer_engine.search.options import option
-from rightsizer_engine.search.pricing import (
-    SearchContext,
-    fit_layouts,
-    price_pairs,
-    search_context,
-)
-from rightsizer_engine.search.search import SearchResult, best, counts, fewest, fitting, pairs, rows_at, thin
+from rightsizer_engine.search.pricing.context import SearchContext, search_context
+from rightsizer_engine.search.pricing.layout_space import layouts
+from rightsizer_engine.search.pricing.options import option
+from rightsizer_engine.search.pricing.rows import fit_layouts, price_pairs
+from rightsizer_engine.search.selection import best
 from rightsizer_engine.search.types import Binding, CappedOpening, Option, Request, Staging
 from rightsizer_engine.values import immutable
 

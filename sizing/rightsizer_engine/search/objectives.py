@@ -6,20 +6,12 @@ from dataclasses import replace
 import numpy as np
 
 from rightsizer_engine.domain.columns import Array
-from rightsizer_engine.search.pricing import Rows, SearchContext, concatenate_rows, price_pairs
-from rightsizer_engine.search.search import (
-    SIMPLER_WITHIN,
-    SearchResult,
-    best,
-    counts,
-    fewest,
-    finishing_in_time,
-    fitting,
-    meets,
-    pairs,
-    rows_at,
-    thin,
-)
+from rightsizer_engine.search.fewest import SearchResult, fewest, finishing_in_time, rows_at
+from rightsizer_engine.search.gpu_counts import counts, pairs, thin
+from rightsizer_engine.search.memory_fit import fitting
+from rightsizer_engine.search.pricing.context import SearchContext
+from rightsizer_engine.search.pricing.rows import Rows, concatenate_rows, price_pairs
+from rightsizer_engine.search.selection import SIMPLER_WITHIN, best, meets
 from rightsizer_engine.search.types import Objective, Request
 
 Found = tuple[SearchResult | None, int]

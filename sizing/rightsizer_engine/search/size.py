@@ -5,26 +5,24 @@ from dataclasses import replace
 
 import numpy as np
 
-from rightsizer_engine.domain.columns import Array, distinct
 from rightsizer_engine.domain.hardware import Cluster
 from rightsizer_engine.domain.workload import Method, Precision
 from rightsizer_engine.errors import InputError
-from rightsizer_engine.estimate.uncertainty import Z_80
 from rightsizer_engine.search.bargain import bargain
 from rightsizer_engine.search.cluster_search import ClusterResult, Infeasible, search_cluster
-from rightsizer_engine.search.options import options
-from rightsizer_engine.search.pricing import Rows, concatenate_rows, fitting_pairs, price_pairs
+from rightsizer_engine.search.comparison import (
+    curve,
+    fits_on_fewer,
+    nearby_rows,
+    on_fewer_gpus,
+    on_more_gpus,
+    other_parallelism,
+)
+from rightsizer_engine.search.pricing.options import options
 from rightsizer_engine.search.reasons import no_plan_reason, plan_reasons
-from rightsizer_engine.search.search import best, meets, pairs, thin
 from rightsizer_engine.search.stacks import best_stacks_first
 from rightsizer_engine.search.staged import stage
-from rightsizer_engine.search.types import Binding, CurvePoint, NoPlan, Objective, Option, Plan, Request
-
-_CURVE_POINTS = 12
-_DOUBLINGS = 7
-_FEWER_SIZES = 3
-"""Smaller GPU counts priced, to report what fewer GPUs would do."""
-_CURVE_FAMILIES = 128
+from rightsizer_engine.search.types import Binding, NoPlan, Objective, Option, Plan, Request
 
 _PEAK_OF_PRECISION = {
     Precision.BF16: "bf16_flop_per_s",
@@ -35,8 +33,6 @@ _PEAK_OF_PRECISION = {
 }
 """A GPU supports a precision if this peak rate is above 0."""
 
-_MORE_GPUS_FACTOR = 1.25
-"""The runner-up with more GPUs has at least this multiple of the chosen count."""
 
 _BINDING_ORDER = (
     Binding.BUDGET,
@@ -117,20 +113,13 @@ def _option_only(request: Request, result: ClusterResult, evaluated: int) -> Pla
         option=chosen,
         runners_up=(),
         reasons=(),
-        binding=_binding(request, chosen, smaller=result.best.fewer_gpus is not None or _fits_fewer(result)),
+        binding=_binding(
+            request, chosen, smaller=result.best.fewer_gpus is not None or fits_on_fewer(result)
+        ),
         curve=(),
         layouts_evaluated=evaluated,
         staging=result.staging,
     )
-
-
-def _fits_fewer(result: ClusterResult) -> bool:
-    """Whether any layout fits on the next smaller GPU counts."""
-    fewer = result.allowed[result.allowed < result.best.row.gpus[0]][-_FEWER_SIZES:]
-    chosen, counts = pairs(
-        result.context.families.unit[result.feasible], np.zeros(result.feasible.shape), fewer
-    )
-    return bool(fitting_pairs(result.context, result.feasible[chosen], counts)[0].size)
 
 
 def _validate(request: Request) -> None:
@@ -209,11 +198,11 @@ def _no_plan(request: Request, refusals: list[Infeasible], evaluated: int) -> No
 
 def _plan(request: Request, results: list[ClusterResult], evaluated: int) -> Plan:
     first = results[0]
-    nearby = _nearby_rows(first)
+    nearby = nearby_rows(first)
     neighbours = {
-        "same": _other_parallelism(first, nearby),
-        "more": _more(first, nearby),
-        "fewer": _fewer(first, nearby),
+        "same": other_parallelism(first, nearby),
+        "more": on_more_gpus(first, nearby),
+        "fewer": on_fewer_gpus(first, nearby),
         "bargain": bargain(first, nearby),
     }
     named_rows = {name: row for name, row in neighbours.items() if row is not None}
@@ -239,7 +228,7 @@ def _plan(request: Request, results: list[ClusterResult], evaluated: int) -> Pla
             other_clusters=other_clusters,
         ),
         binding=_binding(request, chosen, smaller=fewer is not None),
-        curve=tuple(point for result in results for point in _curve(result)),
+        curve=tuple(point for result in results for point in curve(result)),
         layouts_evaluated=evaluated + len(nearby),
         staging=first.staging,
     )
@@ -257,97 +246,3 @@ def _binding(request: Request, chosen: Option, *, smaller: bool) -> str:
     if smaller or (request.deadline_s is None and request.objective is Objective.TIME):
         return Binding.DEADLINE
     return Binding.MEMORY if chosen.gpus > max(1, request.min_gpus) else Binding.MIN_GPUS
-
-
-def _nearby_rows(result: ClusterResult) -> Rows:
-    """All layouts on the chosen GPU count and its neighbours; the best families on more distant counts."""
-    best, allowed = result.best, result.allowed
-    gpus = int(best.row.gpus[0])
-    nearby = np.concatenate(
-        [allowed[allowed <= gpus][-1 - _FEWER_SIZES :], allowed[allowed >= gpus * _MORE_GPUS_FACTOR][:2]]
-    )
-    grid = _curve_gpus(result)
-    distant = grid[(grid[:, None] != nearby).all(axis=1)]
-    distant_families = distinct(best.at_count.family[np.argsort(best.at_count.finish_s)[:_CURVE_FAMILIES]])
-    family, counts = [], []
-    for families, sizes in ((result.feasible, nearby), (distant_families, distant)):
-        index, sizes_of_pairs = pairs(result.context.families.unit[families], np.zeros(families.shape), sizes)
-        family.append(families[index])
-        counts.append(sizes_of_pairs)
-    return price_pairs(result.context, np.concatenate(family), np.concatenate(counts))
-
-
-def _curve_gpus(result: ClusterResult) -> Array:
-    """GPU counts of the curve: a quarter to four times the chosen one; without a deadline doublings too."""
-    allowed, gpus = result.allowed, int(result.best.row.gpus[0])
-    near = thin(allowed[(allowed * 4 >= gpus) & (allowed <= gpus * 4)], _CURVE_POINTS)
-    open_ended = result.context.request.deadline_s is None
-    doublings = gpus * 2 ** np.arange(_DOUBLINGS if open_ended else 1)
-    wanted = doublings[doublings <= allowed[-1]]
-    return distinct(np.concatenate([near, allowed[np.searchsorted(allowed, wanted)], [gpus]]))
-
-
-def _fewer(result: ClusterResult, nearby: Rows) -> Rows | None:
-    """The earliest finish on fewer GPUs, from the next smaller counts and the search's own rows."""
-    rows = nearby.take(np.flatnonzero(nearby.gpus < result.best.row.gpus[0]))
-    if result.best.fewer_gpus is not None:
-        rows = concatenate_rows([rows, result.best.fewer_gpus])
-    if not len(rows):
-        return None
-    soonest = int(np.argmin(rows.due_s))
-    return _best_row(rows, rows.gpus == rows.gpus[soonest])
-
-
-def _more(result: ClusterResult, nearby: Rows) -> Rows | None:
-    """The best row on at least a quarter more GPUs."""
-    larger = nearby.gpus >= result.best.row.gpus[0] * _MORE_GPUS_FACTOR
-    good = meets(nearby, result.context.request) & larger
-    return _best_row(nearby, good & (nearby.gpus == nearby.gpus[good].min(initial=2**62)))
-
-
-def _other_parallelism(result: ClusterResult, nearby: Rows) -> Rows | None:
-    """The best row on the same GPU count with a different combination of parallelism, in time or not."""
-    row = result.best.row
-    differs = nearby.layout.sharding != row.layout.sharding
-    for name in ("tp", "pp", "cp", "ep"):
-        differs = differs | ((getattr(nearby.layout, name) > 1) != (getattr(row.layout, name) > 1))
-    return _best_row(nearby, differs & (nearby.gpus == row.gpus[0]))
-
-
-def _best_row(rows: Rows, good: Array) -> Rows | None:
-    index = best(rows, good)
-    return None if index is None else rows.take(np.asarray([index]))
-
-
-def _curve(result: ClusterResult) -> tuple[CurvePoint, ...]:
-    """Finish and cost over GPU counts. A count that finishes later than a smaller one is left out.
-
-    The layouts that are fastest on the chosen count divide few other counts, so each count has its own.
-    """
-    staging, chosen = result.staging, int(result.best.row.gpus[0])
-    named = np.asarray([staging.likely_gpus, staging.reserve_gpus] if staging else [], dtype=int)
-    counts = distinct(np.append(_curve_gpus(result), named))
-    units = result.context.families.unit[result.feasible]
-    index, sizes = pairs(units, np.zeros(result.feasible.shape), counts)
-    priced = price_pairs(result.context, result.feasible[index], sizes)
-    rows = {int(count): _best_row(priced, priced.gpus == count) for count in counts}
-    rows[chosen] = result.best.row
-    points = [_point(result, row) for _, row in sorted(rows.items()) if row is not None]
-    return tuple(
-        point
-        for index, point in enumerate(points)
-        if point.gpus == chosen or all(point.finish_s < fewer.finish_s for fewer in points[:index])
-    )
-
-
-def _point(result: ClusterResult, row: Rows) -> CurvePoint:
-    usd, wide = float(row.cost_usd[0]), float(np.exp(Z_80 * row.finish_sigma[0]))
-    return CurvePoint(
-        cluster=result.context.cluster,
-        gpus=int(row.gpus[0]),
-        finish_s=float(row.finish_s[0]),
-        finish_lo_s=float(row.finish_s[0]) / wide,
-        finish_hi_s=float(row.finish_s[0]) * wide,
-        finish_at_confidence_s=float(row.finish_at_confidence_s[0]),
-        cost_usd=None if np.isnan(usd) else usd,
-    )

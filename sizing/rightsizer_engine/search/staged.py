@@ -9,6 +9,8 @@ from rightsizer_engine.domain.columns import Array, distinct
 from rightsizer_engine.estimate import cost, goodput
 from rightsizer_engine.estimate.parameters import share_of_one_run
 from rightsizer_engine.search.cluster_search import ClusterResult
+from rightsizer_engine.search.fewest import SearchResult, rows_at
+from rightsizer_engine.search.gpu_counts import thin
 from rightsizer_engine.search.opening import (
     CAP_COSTS,
     Constraints,
@@ -18,8 +20,9 @@ from rightsizer_engine.search.opening import (
     choose_opening,
     holds,
 )
-from rightsizer_engine.search.pricing import Rows, SearchContext, concatenate_rows, price_pairs
-from rightsizer_engine.search.search import SearchResult, best, meets, rows_at, thin
+from rightsizer_engine.search.pricing.context import SearchContext
+from rightsizer_engine.search.pricing.rows import Rows, concatenate_rows, price_pairs
+from rightsizer_engine.search.selection import best, meets
 from rightsizer_engine.search.types import CappedOpening
 
 LEAD_S = 3600.0

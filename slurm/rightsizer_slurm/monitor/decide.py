@@ -12,7 +12,7 @@ from rightsizer_engine.estimate.parameters import load_resize
 from rightsizer_engine.resize.policy import decide, window_s
 from rightsizer_engine.resize.scaling import PlanScaling, in_place_pins
 from rightsizer_engine.resize.types import Decision, History, JobSize, Limits, Running, Scaling
-from rightsizer_engine.search.options import price_layout
+from rightsizer_engine.search.pricing.options import price_layout
 from rightsizer_engine.values import immutable
 from rightsizer_launch.running.counters import with_gpu_counters
 from rightsizer_launch.running.limits import (

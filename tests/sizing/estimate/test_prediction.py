@@ -8,8 +8,8 @@ from rightsizer_engine.domain.framework import framework
 from rightsizer_engine.domain.layout import Layout
 from rightsizer_engine.domain.workload import Method, Precision, Workload
 from rightsizer_engine.estimate.prediction import model_flop_per_token, predict
-from rightsizer_engine.search.layout_space import families, layouts
-from rightsizer_engine.search.options import layout_of
+from rightsizer_engine.search.pricing.layout_space import families, layouts
+from rightsizer_engine.search.pricing.options import layout_of
 
 
 def _case(method=Method.PRETRAIN, precision=Precision.BF16, name="megatron"):

@@ -24,7 +24,7 @@ from rightsizer_engine.search.calibrate import (
     merge_observations,
 )
 from rightsizer_engine.search.explain import explain
-from rightsizer_engine.search.pricing import checkpoint_bytes
+from rightsizer_engine.search.pricing.context import checkpoint_bytes
 from rightsizer_engine.search.size import size
 from rightsizer_engine.search.types import Request
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rightsizer_engine.catalog import lookup
 from rightsizer_engine.domain.framework import framework
 from rightsizer_engine.domain.workload import Workload
-from rightsizer_engine.search.search import SIMPLER_WITHIN
+from rightsizer_engine.search.selection import SIMPLER_WITHIN
 from rightsizer_engine.search.size import size
 from rightsizer_engine.search.types import Binding, NoPlan, Objective, Plan, Request
 

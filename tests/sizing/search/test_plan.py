@@ -12,7 +12,7 @@ from rightsizer_engine.domain.workload import Method, Precision, Workload
 from rightsizer_engine.errors import InputError
 from rightsizer_engine.estimate.memory.device_memory import MEMORY_LIMIT
 from rightsizer_engine.estimate.uncertainty import quantile
-from rightsizer_engine.search.pricing import _cluster_tables
+from rightsizer_engine.search.pricing.context import _cluster_tables
 from rightsizer_engine.search.size import size
 from rightsizer_engine.search.types import Binding, NoPlan, Objective, Plan, Request
 

@@ -9,7 +9,7 @@ from rightsizer_cli.output.plan_output import Section
 from rightsizer_cli.output.render import table
 from rightsizer_engine.errors import InputError
 from rightsizer_engine.estimate.ownership import BilledRun, OwnershipComparison, compare, terms
-from rightsizer_engine.search.pricing import checkpoint_bytes
+from rightsizer_engine.search.pricing.context import checkpoint_bytes
 from rightsizer_engine.search.scale_up import ScaleUpStage, stages
 from rightsizer_engine.search.types import Plan
 from rightsizer_engine.units import format_duration, format_usd

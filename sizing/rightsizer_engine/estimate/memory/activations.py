@@ -80,16 +80,13 @@ def saved_activations(cases: Cases, p: Parameters) -> SavedActivations:
     hidden = np.asarray(cases.architecture.hidden, dtype=float)
     gather_rows = np.where(profile.saves_gathered_inputs & (sequence > 1), 4.0 * hidden, 0.0)
     replicated = np.maximum(width.replicated - gather_rows, 0.0) / sequence + gather_rows
-    count = tokens(cases)
-    scores = _score_bytes(cases)
+    count, scores = tokens(cases), _score_bytes(cases)
     core = replicated + width.attention / t
-    spread = layout.expert_tp / t
-    experts = width.routed * spread + width.moe / t
+    experts = width.routed * (layout.expert_tp / t) + width.moe / t
     dense_full = count * (core + width.dense / t) + scores
     moe_full = count * (core + experts) + scores
     boundary = 2.0 * hidden * count / sequence
-    mode = layout.recompute
-    full, selective = mode == Recompute.FULL, mode == Recompute.SELECTIVE
+    full, selective = layout.recompute == Recompute.FULL, layout.recompute == Recompute.SELECTIVE
     ops = selective & (profile.selective == SelectiveRecompute.OPS)
     blocks = selective & (profile.selective == SelectiveRecompute.BLOCKS)
     named = profile.selective == SelectiveRecompute.MODULES

@@ -12,8 +12,8 @@ from rightsizer_engine.domain.layout import Layout, Sharding
 from rightsizer_engine.domain.workload import Method, Recompute, Workload
 from rightsizer_engine.estimate.prediction import throughput
 from rightsizer_engine.estimate.step import step_time
-from rightsizer_engine.search.layout_space import families, layouts
-from rightsizer_engine.search.pricing import families_context
+from rightsizer_engine.search.pricing.context import families_context
+from rightsizer_engine.search.pricing.layout_space import families, layouts
 from rightsizer_engine.search.types import Request
 
 GBIT_PER_S = 1e9 / 8

@@ -4,9 +4,14 @@ import pytest
 from rightsizer_engine.catalog import lookup
 from rightsizer_engine.domain.framework import framework
 from rightsizer_engine.domain.workload import Method, Workload
-from rightsizer_engine.search import search
-from rightsizer_engine.search.layout_space import families, layouts
-from rightsizer_engine.search.pricing import families_context, price_pairs
+from rightsizer_engine.search import fewest as fewest_module
+from rightsizer_engine.search.fewest import SearchResult, fewest, rows_at
+from rightsizer_engine.search.gpu_counts import counts, pairs, thin
+from rightsizer_engine.search.memory_fit import fitting
+from rightsizer_engine.search.pricing.context import families_context
+from rightsizer_engine.search.pricing.layout_space import families, layouts
+from rightsizer_engine.search.pricing.rows import price_pairs
+from rightsizer_engine.search.selection import best, meets
 from rightsizer_engine.search.types import Request
 
 DAY = 86400.0
@@ -33,7 +38,7 @@ def _request(model="meta-llama/Llama-3.1-8B", *, days=8.0, name="megatron", batc
 def _ground(request):
     cluster = request.clusters[0]
     some = families(request.architecture, request.workload, cluster, request.framework)
-    return families_context(request, cluster, some), search.counts(request, cluster)
+    return families_context(request, cluster, some), counts(request, cluster)
 
 
 CASES = {
@@ -49,12 +54,25 @@ CASES = {
 }
 
 
+def fewest_by_brute_force(context, allowed):
+    """The same result as `fewest`, by pricing every family on every count."""
+    everything = np.arange(len(context.families))
+    evaluated = 0
+    for gpus in allowed:
+        rows = rows_at(context, int(gpus), everything)
+        evaluated += len(rows)
+        index = best(rows, meets(rows, context.request))
+        if index is not None:
+            return SearchResult(row=rows.take(np.asarray([index])), at_count=rows, evaluated=evaluated)
+    return None
+
+
 @pytest.mark.parametrize("request_", CASES.values(), ids=CASES)
 def test_nothing_is_pruned_that_could_be_the_best(request_):
     some, allowed = _ground(request_)
-    alive, _ = search.fitting(some, int(allowed[-1]))
-    found, _ = search.fewest(some, allowed, alive)
-    truth = search.fewest_exhaustive(some, allowed)
+    alive, _ = fitting(some, int(allowed[-1]))
+    found, _ = fewest(some, allowed, alive)
+    truth = fewest_by_brute_force(some, allowed)
     assert (found is None) == (truth is None)
     if found is not None and truth is not None:
         assert found.row.gpus[0] == truth.row.gpus[0]
@@ -63,10 +81,10 @@ def test_nothing_is_pruned_that_could_be_the_best(request_):
 
 def test_only_pairs_that_divide_the_batch_are_priced_and_each_once():
     some, allowed = _ground(_request(max_gpus=1024))
-    alive, _ = search.fitting(some, int(allowed[-1]))
-    blocks = list(search._blocks(some, alive, np.zeros(alive.shape), allowed))
+    alive, _ = fitting(some, int(allowed[-1]))
+    blocks = list(fewest_module._blocks(some, alive, np.zeros(alive.shape), allowed))
     family, gpus = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
-    chosen, counts = search.pairs(some.families.unit[alive], np.zeros(alive.shape), allowed)
+    chosen, counts = pairs(some.families.unit[alive], np.zeros(alive.shape), allowed)
     _, legal = layouts(some.families.take(alive[chosen]), counts, some.request.workload, batch_tolerance=0.05)
     wanted = set(zip(alive[chosen][legal].tolist(), counts[legal].tolist(), strict=True))
     assert wanted <= set(zip(family.tolist(), gpus.tolist(), strict=True))
@@ -77,30 +95,30 @@ def test_only_pairs_that_divide_the_batch_are_priced_and_each_once():
 @pytest.mark.parametrize("model", ["meta-llama/Llama-3.1-8B", "mistralai/Mixtral-8x7B-v0.1"])
 def test_a_family_that_never_fits_alone_fits_nowhere(model):
     some, allowed = _ground(_request(model, gpu="A100-SXM4-40GB"))
-    alive, _ = search.fitting(some, int(allowed[-1]))
+    alive, _ = fitting(some, int(allowed[-1]))
     dead = np.setdiff1d(np.arange(len(some.families)), alive)
-    chosen, gpus = search.pairs(some.families.unit[dead], np.zeros(dead.shape), allowed)
+    chosen, gpus = pairs(some.families.unit[dead], np.zeros(dead.shape), allowed)
     assert len(price_pairs(some, dead[chosen], gpus)) == 0
 
 
 def test_counts_are_divisors_of_a_node_then_whole_nodes():
     request = _request(max_gpus=33, min_gpus=2)
-    assert search.counts(request, request.clusters[0]).tolist() == [2, 4, 8, 16, 24, 32]
+    assert counts(request, request.clusters[0]).tolist() == [2, 4, 8, 16, 24, 32]
 
 
 def test_spares_are_taken_from_the_allowed_gpus():
     request = _request(max_gpus=32, spare_nodes=1)
-    assert search.counts(request, request.clusters[0]).tolist()[-1] == 24
+    assert counts(request, request.clusters[0]).tolist()[-1] == 24
 
 
 def test_requested_counts_are_the_only_ones():
     request = _request(max_gpus=64, gpu_counts=(16, 40, 41))
-    assert search.counts(request, request.clusters[0]).tolist() == [16, 40]
+    assert counts(request, request.clusters[0]).tolist() == [16, 40]
 
 
 def test_thinning_keeps_both_ends():
     allowed = np.arange(8, 16385, 8)
-    few = search.thin(allowed, 20)
+    few = thin(allowed, 20)
     assert few[0] == 8
     assert few[-1] == 16384
     assert few.size < 40
@@ -108,7 +126,7 @@ def test_thinning_keeps_both_ends():
 
 def test_pairs_divide_and_are_needed_and_come_by_count():
     unit, need = np.array([8, 6, 8, 1]), np.array([0.0, 0.0, 20.0, np.inf])
-    family, gpus = search.pairs(unit, need, np.array([8, 12, 24]))
+    family, gpus = pairs(unit, need, np.array([8, 12, 24]))
     assert list(zip(family.tolist(), gpus.tolist(), strict=True)) == [
         (0, 8),
         (1, 12),
@@ -120,5 +138,5 @@ def test_pairs_divide_and_are_needed_and_come_by_count():
 
 def test_a_plan_takes_one_mig_slice():
     request = _request(gpu="H100-SXM5-80GB-MIG-1g.10gb")
-    assert search.counts(request, request.clusters[0]).tolist() == [1]
-    assert search.counts(request, request.clusters[0], limit=64).tolist() == [1]
+    assert counts(request, request.clusters[0]).tolist() == [1]
+    assert counts(request, request.clusters[0], limit=64).tolist() == [1]

@@ -7,7 +7,7 @@ from rightsizer_engine.catalog import lookup
 from rightsizer_engine.domain.framework import framework
 from rightsizer_engine.domain.layout import Sharding
 from rightsizer_engine.domain.workload import Recompute, Workload
-from rightsizer_engine.search.layout_space import complexity, families, layouts
+from rightsizer_engine.search.pricing.layout_space import complexity, families, layouts
 
 LLAMA = lookup.model("meta-llama/Llama-3.1-8B")
 H100 = lookup.cluster("H100")

@@ -10,9 +10,9 @@ from rightsizer_engine.catalog import lookup
 from rightsizer_engine.domain.framework import framework
 from rightsizer_engine.domain.workload import Method, Workload
 from rightsizer_engine.estimate.prediction import fit, throughput
-from rightsizer_engine.search.family_tables import _LazyTable
-from rightsizer_engine.search.layout_space import families, layouts
-from rightsizer_engine.search.pricing import families_context, search_context
+from rightsizer_engine.search.pricing.context import families_context, search_context
+from rightsizer_engine.search.pricing.family_tables import _LazyTable
+from rightsizer_engine.search.pricing.layout_space import families, layouts
 from rightsizer_engine.search.types import Request
 
 JOBS = {

@@ -15,8 +15,9 @@ from rightsizer_engine.estimate.memory.device_memory import Memory, Verdict, ver
 from rightsizer_engine.estimate.prediction import Prediction, fit, predict
 from rightsizer_engine.estimate.step.step_time import StepTime
 from rightsizer_engine.estimate.uncertainty import Z_80
-from rightsizer_engine.search.layout_space import Families
-from rightsizer_engine.search.pricing import Rows, SearchContext, families_context, price
+from rightsizer_engine.search.pricing.context import SearchContext, families_context
+from rightsizer_engine.search.pricing.layout_space import Families
+from rightsizer_engine.search.pricing.rows import Rows, price
 from rightsizer_engine.search.types import Option, Request
 
 _BEYOND = ("unplanned", "stragglers", "slower_stack")

@@ -9,19 +9,19 @@ Two bounds keep the search fast:
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import fields
 
 import numpy as np
 
-from rightsizer_engine.domain.columns import Array, Columns, distinct
-from rightsizer_engine.domain.hardware import Cluster
-from rightsizer_engine.domain.layout import Layout, Sharding
-from rightsizer_engine.estimate.correction import configuration_slack, measured_layouts
+from rightsizer_engine.domain.columns import Array, Columns
+from rightsizer_engine.estimate.correction import configuration_slack
 from rightsizer_engine.estimate.prediction import model_flop_per_token, peak_flop_per_s
 from rightsizer_engine.estimate.uncertainty import step_sigma
-from rightsizer_engine.search.layout_space import Families, complexity, layouts, micro_batches
-from rightsizer_engine.search.pricing import Rows, SearchContext, fit_layouts, price, price_pairs
-from rightsizer_engine.search.types import Request
+from rightsizer_engine.search.gpu_counts import pairs
+from rightsizer_engine.search.memory_fit import at_least_required_dp
+from rightsizer_engine.search.pricing.context import SearchContext
+from rightsizer_engine.search.pricing.layout_space import layouts, micro_batches
+from rightsizer_engine.search.pricing.rows import Rows, price, price_pairs
+from rightsizer_engine.search.selection import best, meets
 from rightsizer_engine.values import immutable
 
 RATE_SLACK = 0.10
@@ -33,17 +33,8 @@ _FEW_COUNTS = 12
 _FEW_FAMILIES = 8192
 """Up to this many families are tabulated at once, even if the search may not need all of them."""
 
-_NEVER_FITS_FACTOR = 1.5
-"""A family that takes this multiple of GPU memory with many replicas does not fit with one replica either.
-
-One replica saves communicator buffers, and a micro-batch in some interleaved stages: far less than a half.
-"""
-
-_CALIBRATED_FACTOR = 2.0
-"""With calibration, families that take up to this multiple of GPU memory are still considered."""
 
 _Pairs = tuple[Array, Array]
-_DEGREES = {f.name for f in fields(Layout)}
 _BLOCK_ROWS = 6000
 """Rows priced per batch, before checking for a feasible row. A call costs as much as about 1,000 rows."""
 
@@ -53,9 +44,6 @@ _CELLS_AT_ONCE = 131072
 
 _BOUND_ROUNDS = 4
 _LEAST_LIFT = 1.02
-
-SIMPLER_WITHIN = 0.02
-"""A simpler layout wins over a layout less than 2 % faster: the prediction interval is far wider."""
 
 
 @immutable
@@ -71,58 +59,11 @@ class SearchResult:
     fewer_gpus: Rows | None = None
 
 
-def counts(request: Request, cluster: Cluster, *, limit: int | None = None) -> Array:
-    """GPU counts to search: divisors of a node, then whole nodes, up to the limit. MIG slices: one."""
-    most = min(cluster.max_gpus, request.max_gpus or cluster.max_gpus) if limit is None else limit
-    most = min(most, 1) if cluster.gpu.is_slice else most
-    node = max(1, cluster.gpus_per_node)
-    most -= (request.spare_nodes or 0) * node
-    inside = [d for d in range(1, node) if node % d == 0]
-    every = np.concatenate([np.asarray(inside, dtype=np.int64), np.arange(node, max(most, 0) + 1, node)])
-    if request.gpu_counts:
-        every = every[np.isin(every, request.gpu_counts)]
-    return np.asarray(every[(every >= request.min_gpus) & (every <= most)])
-
-
-def meets(rows: Rows, request: Request) -> Array:
-    """Which rows meet deadline and budget. All rows already fit in memory."""
-    good = np.ones(len(rows), dtype=bool)
-    if request.deadline_s is not None:
-        good &= rows.due_s <= request.deadline_s
-    if request.max_usd is not None:
-        good &= ~(rows.cost_usd > request.max_usd)
-    return np.asarray(good)
-
-
-def best(rows: Rows, good: Array) -> int | None:
-    """The index of the simplest layout within SIMPLER_WITHIN of the fastest good row."""
-    candidates = np.flatnonzero(good)
-    if not candidates.size:
-        return None
-    finish = rows.due_s[candidates]
-    near_fastest = candidates[finish <= finish.min() * (1 + SIMPLER_WITHIN)]
-    order = np.lexsort((rows.due_s[near_fastest], np.round(complexity(rows.layout.take(near_fastest)), 6)))
-    return int(near_fastest[order[0]])
-
-
 def rows_at(context: SearchContext, gpus: int, feasible: Array) -> Rows:
     """All legal rows of the `feasible` families on exactly `gpus` GPUs."""
     units = context.families.unit[feasible]
     chosen = feasible[(gpus % units == 0) & (units <= gpus)]
     return price_pairs(context, chosen, np.full(chosen.shape, gpus, dtype=np.int64))
-
-
-def fewest_exhaustive(context: SearchContext, allowed: Array) -> SearchResult | None:
-    """The result of `fewest`, by pricing everything. Tests compare `fewest` with it."""
-    everything = np.arange(len(context.families))
-    evaluated = 0
-    for gpus in allowed:
-        rows = rows_at(context, int(gpus), everything)
-        evaluated += len(rows)
-        index = best(rows, meets(rows, context.request))
-        if index is not None:
-            return SearchResult(row=rows.take(np.asarray([index])), at_count=rows, evaluated=evaluated)
-    return None
 
 
 def fewest(
@@ -160,11 +101,9 @@ def fewest(
         fewer_gpus = _soonest(rows, fewer_gpus, below=count)
         if met.any():
             at_count = rows.take(np.flatnonzero(rows.gpus == count))
-            index = best(at_count, accepted(at_count))
-            row = at_count.take(np.asarray([index]))
-            return SearchResult(
-                row=row, at_count=at_count, evaluated=evaluated, fewer_gpus=fewer_gpus
-            ), evaluated
+            row = at_count.take(np.asarray([best(at_count, accepted(at_count))]))
+            found = SearchResult(row=row, at_count=at_count, evaluated=evaluated, fewer_gpus=fewer_gpus)
+            return found, evaluated
     return None, evaluated
 
 
@@ -188,59 +127,6 @@ def _soonest(rows: Rows, earlier: Rows | None, *, below: int) -> Rows | None:
     return first
 
 
-def thin(allowed: Array, points: int) -> Array:
-    """About `points` counts at even ratios. Both ends and all powers of two are kept."""
-    if allowed.size <= points:
-        return allowed
-    wanted = np.geomspace(allowed[0], allowed[-1], points)
-    powers = 2.0 ** np.arange(np.log2(allowed[-1]) + 1)
-    nearest = np.searchsorted(allowed, np.concatenate([wanted, powers]))
-    return distinct(allowed[np.minimum(nearest, allowed.size - 1)])
-
-
-def fitting(context: SearchContext, most: int) -> tuple[Array, float]:
-    """The families that fit memory on `most` GPUs or fewer, and the fewest bytes that any family needs."""
-    cache = context.tables.fitting
-    if most not in cache:
-        cache[most] = _fitting(context, most)
-    return cache[most]
-
-
-def _fitting(context: SearchContext, most: int) -> tuple[Array, float]:
-    """Families whose states alone exceed memory are checked only if no other fits, to report the minimum."""
-    dp = _at_least_required_dp(context.families, np.maximum(most // context.families.unit, 1))
-    possible = np.flatnonzero(dp * context.families.unit <= most)
-    room = context.cluster.gpu.memory_bytes * (_CALIBRATED_FACTOR if context.request.calibration else 1.0)
-    light = possible[context.tables.states_bytes()[possible] <= room]
-    light_result = _fitting_among(context, light, dp[light], most)
-    if light_result[0].size or light.size == possible.size:
-        return light_result
-    return _fitting_among(context, possible, dp[possible], most)
-
-
-def _fitting_among(context: SearchContext, possible: Array, dp: Array, most: int) -> tuple[Array, float]:
-    """Which families fit with `dp` replicas, or with the fewest replicas."""
-    units = context.families.unit[possible]
-    fits, used = _fit_on(context, possible, dp * units)
-    alone = ~fits & (units < most)  # fewer replicas need fewer communicators; nothing else shrinks
-    if fits.any():
-        alone &= used <= _NEVER_FITS_FACTOR * context.cluster.gpu.memory_bytes
-    if alone.any():
-        few = possible[alone]
-        fewest = _at_least_required_dp(context.families.take(few), np.ones_like(few)) * units[alone]
-        fits[alone], least = _fit_on(context, few, fewest)
-        used[alone] = np.minimum(used[alone], least)
-    fits = fits | _measured(context, possible)
-    return possible[fits], float(used.min(initial=np.inf))
-
-
-def _fit_on(context: SearchContext, family: Array, gpus: Array) -> tuple[Array, Array]:
-    """Which families fit memory on these GPUs at any batch size, and their device bytes."""
-    columns, _ = layouts(context.families.take(family), gpus, context.request.workload, batch_tolerance=1.0)
-    fits, used = fit_layouts(context, family, columns)
-    return fits.copy(), np.array(used)
-
-
 def _configuration_spread(context: SearchContext, columns: Columns) -> float:
     """The largest ratio of a measured configuration's correction to its family's."""
     calibration = context.request.calibration
@@ -251,39 +137,11 @@ def _configuration_spread(context: SearchContext, columns: Columns) -> float:
     )
 
 
-def _measured(context: SearchContext, chosen: Array) -> Array:
-    """Families in which this job was measured: a correction at one size hardly holds at another size."""
-    measured = np.zeros(chosen.size, dtype=bool)
-    axes = {name: axis[chosen] for name, axis in context.families.axes.items() if name in _DEGREES}
-    for layout in measured_layouts(context.request.calibration, context.nouns):
-        same = [axis == getattr(layout, name) for name, axis in axes.items()]
-        measured |= np.all(same, axis=0)
-    return measured
-
-
-def _at_least_required_dp(families: Families, dp: Array) -> Array:
-    """`dp`, raised to the minimum for expert parallelism and shard groups."""
-    axes = families.axes
-    experts = -(-axes["ep"] // (axes["cp"] * axes["tp"]))
-    groups = np.where(axes["sharding"] == Sharding.HSDP, 2 * axes["shard_group"] // axes["cp"], 1)
-    return np.asarray(np.maximum(dp, np.maximum(experts, groups)))
-
-
 def _most_by_family(context: SearchContext, feasible: Array) -> Array:
     """The most GPUs of each family: on more, a step of one micro-batch exceeds the global batch."""
     request, families = context.request, context.families.take(feasible)
     batch = request.workload.global_batch_sequences * (1 + request.batch_tolerance) + 1e-6
     return np.asarray(families.unit * np.floor(batch / families.axes["micro_batch"]))
-
-
-def pairs(unit: Array, need: Array, block: Array) -> tuple[Array, Array]:
-    """Indices into `unit` and counts of `block`, for each pair where unit divides count and count >= need."""
-    units = distinct(unit)  # few distinct values; integer division is slow
-    place = np.zeros(int(units.max(initial=0)) + 1, dtype=np.int64)
-    place[units] = np.arange(units.size)
-    divides = (block[:, None] % units == 0)[:, place[unit]] & (block[:, None] >= need)
-    count, family = np.nonzero(divides)
-    return family, block[count]
 
 
 def _fewest_by_peak(context: SearchContext) -> float:
@@ -320,7 +178,7 @@ def _raise_bound(context: SearchContext, leaders: Array, bound: Array, most: int
     """The bounds after pricing each family at its current bound."""
     request, families = context.request, context.families.take(leaders)
     finite = np.where(np.isfinite(bound), bound, 1.0)
-    dp = _at_least_required_dp(
+    dp = at_least_required_dp(
         families, np.maximum(np.ceil(finite / families.unit - 1e-9), 1).astype(np.int64)
     )
     gpus = dp * families.unit

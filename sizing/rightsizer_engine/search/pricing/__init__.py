@@ -1,0 +1,1 @@
+"""Layouts and their prices: families, cached tables, priced rows, and rows as options."""
