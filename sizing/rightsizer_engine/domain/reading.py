@@ -37,13 +37,15 @@ class Reading:
     GPU_UTIL / 100), the mean over the job's GPUs and the highest value that any GPU had at any sample.
     `tensor_active`, `memory_active` (DRAM): means. `power_fraction`: mean draw over TDP, of the busiest GPU.
     `data_wait_fraction`, `checkpoint_fraction`: of the window's wall time. `memory_used_fraction`:
-    framebuffer in use on the fullest GPU, an upper bound on need.
+    framebuffer in use on the fullest GPU, an upper bound on need. `gpu_window_s` is the window of the GPU
+    metrics (GPU_METRICS) if they come from another source than the rest; None: they are of `window_s`.
 
     `checkpoint_age_s` is the age of the last complete checkpoint. `others_waiting`: whether jobs queue for
     GPUs of this kind. `queries` are the queries behind the figures, each with its answer, for people.
     """
 
     window_s: float | None = None
+    gpu_window_s: float | None = None
     age_s: float | None = None
     coverage: float | None = None
     samples: int | None = None
@@ -76,6 +78,14 @@ class Missing:
         return f"unknown: {self.reason}"
 
 
+GPU_METRICS = (
+    "gpu_busy_mean",
+    "gpu_busy_max",
+    "tensor_active",
+    "memory_active",
+    "power_fraction",
+    "memory_used_fraction",
+)
 _SHARES = (
     "gpu_busy_mean",
     "gpu_busy_max",
@@ -110,4 +120,6 @@ def cleaned(reading: Reading) -> Reading:
             corrected[name] = 1.0 if value <= _MOST_SHARE else None
     if (reading.power_fraction or 0.0) > _MOST_POWER:
         corrected["power_fraction"] = None
+    if "gpu_window_s" in corrected:
+        corrected["gpu_window_s"] = 0.0  # None would claim the window of the rest
     return replace(reading, **corrected) if corrected else reading  # type: ignore[arg-type]

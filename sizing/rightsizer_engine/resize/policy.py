@@ -7,7 +7,7 @@ resize. Growing needs a short window, shrinking a long one. Thresholds and their
 
 from dataclasses import replace
 
-from rightsizer_engine.domain.reading import Missing, Reading, cleaned
+from rightsizer_engine.domain.reading import GPU_METRICS, Missing, Reading, cleaned
 from rightsizer_engine.estimate.parameters import Parameters, load_resize
 from rightsizer_engine.resize.candidates import CandidateSizes, SizeChoice, candidate_sizes, choose_size
 from rightsizer_engine.resize.diagnosis import Diagnosis, diagnose
@@ -57,7 +57,7 @@ def decide(
         running=running,
         limits=limits,
         history=history,
-        diagnosis=diagnose(reading, p),
+        diagnosis=diagnose(_trusted(reading, limits), p),
         parameters=p,
     )
     keep = inputs.keep()
@@ -75,6 +75,14 @@ def decide(
     if blocked:
         return _blocked(keep, blocked)
     return _choose(keep, inputs)
+
+
+def _trusted(reading: Reading, limits: Limits) -> Reading:
+    """The reading without GPU metrics if those cover less than the least window."""
+    window_s = reading.window_s if reading.gpu_window_s is None else reading.gpu_window_s
+    if (window_s or 0.0) >= limits.least_window_s * (1.0 - 1e-9):
+        return reading
+    return replace(reading, **dict.fromkeys(GPU_METRICS))  # type: ignore[arg-type]
 
 
 @immutable
@@ -130,6 +138,8 @@ class _Inputs:
         samples = "" if r.samples is None else f", {r.samples} samples"
         coverage = ", coverage unknown" if r.coverage is None else f", {r.coverage:.0%} of the expected ones"
         lines = [window + samples + coverage]
+        if r.gpu_window_s not in {None, r.window_s}:
+            lines.append(f"GPU metrics over {format_duration(r.gpu_window_s or 0.0)}")
         if r.tokens_per_s is not None:
             steps = "" if r.window_steps is None else f" over {r.window_steps} steps"
             lines.append(f"{format_count(r.tokens_per_s)} tokens/s on {r.gpus or '?'} GPUs{steps}")

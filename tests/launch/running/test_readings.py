@@ -215,6 +215,19 @@ def test_gpu_counters_fill_only_what_the_job_does_not_know():
     assert (both.tokens_per_s, both.gpu_busy_max, both.window_s, both.queries) == (5.0, 0.5, None, ("q",))
 
 
+@pytest.mark.parametrize(
+    ("own_busy", "counters_s", "window_s"),
+    [(None, 300.0, 300.0), (None, 1800.0, 1800.0), (0.4, 1800.0, 900.0), (None, None, 0.0)],
+    ids=["shorter", "longer", "own-metrics-too", "no-window"],
+)
+def test_gpu_counters_keep_their_own_window(own_busy, counters_s, window_s):
+    own = Reading(window_s=900.0, age_s=5.0, coverage=1.0, gpu_busy_mean=own_busy)
+    counters = Reading(window_s=counters_s, age_s=40.0, coverage=0.8, gpu_busy_max=0.0)
+    both = with_gpu_counters(own, counters)
+    assert (both.window_s, both.gpu_window_s) == (900.0, window_s)
+    assert (both.age_s, both.coverage) == (40.0, 0.8)
+
+
 @pytest.mark.parametrize(("done", "left"), [(4.0, 6.0), (12.0, 0.0)], ids=["part", "more"])
 def test_tokens_left_are_those_not_trained(done, left):
     assert tokens_left(10.0, done) == left

@@ -178,7 +178,13 @@ def test_within_twelve_hours_a_wrong_size_is_corrected_and_never_taken_back(repl
 
 def test_a_plan_without_progress_since_its_first_step_is_idle(replay):
     case = replay(0.0)
-    unused = Reading(gpu_busy_mean=0.0, gpu_busy_max=0.0, tensor_active=0.0, power_fraction=0.1)
+    unused = Reading(
+        window_s=case.run.settings.window_s,
+        gpu_busy_mean=0.0,
+        gpu_busy_max=0.0,
+        tensor_active=0.0,
+        power_fraction=0.1,
+    )
     case.advisor.set_counters(Counters(readings={KEY: unused}))
     case.advance(1)
     assert case.run.condition("Idle")["status"] == "True"

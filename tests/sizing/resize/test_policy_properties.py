@@ -124,6 +124,26 @@ def test_utilisation_alone_never_resizes(job, shares):
         assert (found.action, found.gpus) == (plain.action, plain.gpus)
 
 
+SHORT_S = st.one_of(st.floats(0.0, 0.99 * LIMITS.least_window_s), st.sampled_from([math.nan, -1.0, math.inf]))
+
+
+@given(job=JOBS, rate=st.sampled_from([0.0, 100.0]), window_s=SHORT_S, shares=st.fixed_dictionaries(
+    dict.fromkeys(NAMES, st.floats(0.0, 1.0))
+))  # fmt: skip
+def test_no_decision_rests_on_gpu_metrics_of_less_than_the_least_window(job, rate, window_s, shares):
+    plain = job.decided(tokens_per_s=rate, **dict.fromkeys(NAMES))
+    found = job.decided(tokens_per_s=rate, gpu_window_s=window_s, **shares)
+    assert replace(found, evidence=()) == replace(plain, evidence=())
+
+
+def test_idle_gpus_are_flagged_once_their_window_is_long_enough():
+    idle = {"tokens_per_s": 0.0, "gpu_busy_max": 0.0, "power_fraction": 0.1}
+    windows_s = (LIMITS.least_window_s - 1.0, LIMITS.least_window_s)
+    decisions = [SOUND.decided(gpu_window_s=window_s, **idle) for window_s in windows_s]
+    assert [decision.action for decision in decisions] == [Action.KEEP, Action.FLAG]
+    assert "GPU metrics over 10m" in decisions[1].evidence
+
+
 @given(job=JOBS, measured=st.floats(0.2, 3.0))
 def test_no_shrink_below_what_the_deadline_needs_at_the_measured_rate(job, measured):
     rate = measured * job.rate
