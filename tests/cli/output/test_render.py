@@ -4,7 +4,7 @@ import pytest
 
 from rightsizer_cli.main import execute
 
-ASKED = ["plan", "--model", "llama-3.1-8b", "--tokens", "100B", "--framework", "megatron"]
+ASKED = ["plan", "--model", "llama-3.1-8b", "--tokens", "100B", "--framework", "megatron", "--max-gpus", "64"]
 NETWORK = "Assumed: the network between nodes ("
 
 

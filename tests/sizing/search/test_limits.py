@@ -16,7 +16,7 @@ HOUR, DAY = 3600.0, 86400.0
 TIES = 1.02
 """A simpler layout wins within 2 %."""
 STACKS = ("deepspeed", "accelerate", "torchtitan", "megatron", "torchtune", "ddp", None)
-SETTINGS = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SETTINGS = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def _request(model, *, tokens, name, gpu, sequence=2048, batch=64, method=Method.FINETUNE, **changes):

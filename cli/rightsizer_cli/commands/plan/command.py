@@ -69,9 +69,10 @@ def plan(
     if kind == "yaml":
         print_manifest(wanted)
     else:
-        sections = [levers.section(answer)]
+        sections = []
         if (compare_ownership or own) and isinstance(answer, Plan):
-            sections.insert(0, ownership.section(answer, own or ()))
+            sections.append(ownership.section(answer, own or ()))
+        sections.append(levers.section(answer))
         if demand is not None:
             cluster = answer.option.cluster if isinstance(answer, Plan) else request.clusters[0]
             sections.append(serving.section(request.architecture, cluster, demand))

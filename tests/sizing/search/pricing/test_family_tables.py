@@ -115,7 +115,6 @@ def test_threads_that_fill_one_table_lose_none_of_each_other_s_families(hasty):
 @pytest.fixture
 def no_collector():
     """Switch the garbage collector off: only reference counts free memory."""
-    gc.collect()
     gc.disable()
     yield
     gc.enable()
