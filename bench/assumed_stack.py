@@ -14,7 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from bench.fitting import arguments, reference
+from bench.fitting import arguments
+from bench.reference import reference
 from bench.step_rows import StepRows, load
 from bench.whole_runs import write
 

@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 from bench.fit.uncertainty import deviation_left_out
-from bench.fitting import DATA, arguments, reference, runs, save
+from bench.fitting import DATA, arguments, runs, save
 from bench.memory_rows import promoted
+from bench.reference import reference
 from bench.results import RESULTS, read_rows, write_json
 from scipy.optimize import minimize
 

@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bench.fitting import arguments, read, reference
+from bench.fitting import arguments, read
+from bench.reference import reference
 from bench.results import RESULTS, write_json
 from bench.whole_runs import FITTED, GOAL, Result, summary, whole_run, write
 

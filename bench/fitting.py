@@ -4,14 +4,12 @@ import argparse
 import csv
 import datetime as dt
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.optimize import least_squares
 
 from rightsizer_engine.estimate.parameters import Parameter, Parameters
 
@@ -35,11 +33,6 @@ def arguments(description: str | None, *, dated: bool = True) -> argparse.Argume
         today = dt.datetime.now(dt.UTC).date().isoformat()
         parser.add_argument("--date", default=today, help="the date that a fit carries, today's by default")
     return parser
-
-
-def reference(argument: str | None = None) -> Path:
-    """The folder of reference tables: an argument, RIGHTSIZER_REFERENCE, or beside the checkout."""
-    return Path(argument or os.environ.get("RIGHTSIZER_REFERENCE") or "../shared/reference")
 
 
 def read(folder: Path, name: str) -> list[dict[str, str]]:
@@ -100,6 +93,8 @@ def fit(
         trial = parameters.replace(**dict(zip(names, np.exp(point).tolist(), strict=True)))
         error = np.log(predict(trial)) - target
         return np.concatenate([root * robust(error) / SPREAD, 0.5 * (point - prior) / sigma])
+
+    from scipy.optimize import least_squares  # a second of import that reading tables does without
 
     solution = least_squares(residuals, first, method="trf", max_nfev=rounds, x_scale=sigma)
     return Fit(values=dict(zip(names, np.exp(solution.x).tolist(), strict=True)), cost=float(solution.cost))

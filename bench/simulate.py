@@ -3,10 +3,9 @@
     python -m bench.simulate [STRIDE]
 
 Writes bench/results/simulate.json and the table of docs/simulate.md. The trace is
-traces/philly_jobs.csv.gz under $RIGHTSIZER_REFERENCE (default: ../shared/reference).
+traces/philly_jobs.csv.gz of the reference tables (bench/reference.py).
 """
 
-import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -14,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from bench.reference import reference
 from bench.results import RESULTS, write_json
 
 from rightsizer_cli.commands.simulate.attributes import DEADLINES, SCALINGS, Draw
@@ -22,7 +22,6 @@ from rightsizer_cli.commands.simulate.traces import read_trace
 from rightsizer_engine.fleet.trace_jobs import ReplayRules
 
 ROOT = Path(__file__).parents[1]
-REFERENCE = Path(os.environ.get("RIGHTSIZER_REFERENCE", ROOT.parent / "shared" / "reference"))
 RESULT = RESULTS / "simulate.json"
 PAGE = ROOT / "docs" / "simulate.md"
 STRIDE = 10
@@ -33,7 +32,7 @@ BEGIN, END = "<!-- table: python -m bench.simulate -->", "<!-- end of table -->"
 def main(arguments: Sequence[str]) -> None:
     """Replay the trace under every assumption and write the results."""
     stride = int(arguments[0]) if arguments else STRIDE
-    whole = read_trace(REFERENCE / "traces" / "philly_jobs.csv.gz")
+    whole = read_trace(reference() / "traces" / "philly_jobs.csv.gz")
     began = time.process_time()
     draws = [Draw(deadlines=bounds, scaling=kind) for kind in SCALINGS for bounds in DEADLINES]
     found = compare(replace(whole, rows=whole.rows[::stride]), draws, ReplayRules(), None)

@@ -16,8 +16,9 @@ import numpy as np
 from bench.accuracy.goals import decisions, row_goals, table_goals
 from bench.fit.step_time import at, errors, fit, left_out, null_errors, table
 from bench.fit.uncertainty import deviation_left_out
-from bench.fitting import arguments, read, reference, runs, summary
+from bench.fitting import arguments, read, runs, summary
 from bench.memory_rows import load as load_memory_rows
+from bench.reference import reference
 from bench.results import RESULTS, read_rows, write_json
 from bench.step_rows import StepRows, load
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 from bench.first_contact import log
-from bench.fitting import arguments, reference, runs
+from bench.fitting import arguments, runs
+from bench.reference import reference
 from bench.results import RESULTS, read_rows
 
 ROOT = Path(__file__).resolve().parents[2]

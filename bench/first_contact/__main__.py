@@ -20,7 +20,8 @@ import numpy as np
 from bench import memory_rows, step_rows
 from bench.first_contact.log import append
 from bench.fit.step_time import null_errors
-from bench.fitting import read, reference
+from bench.fitting import read
+from bench.reference import reference
 
 from rightsizer_engine.domain.columns import Array
 from rightsizer_engine.estimate.step import step_time

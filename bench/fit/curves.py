@@ -13,7 +13,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from bench.fitting import DATA, arguments, fit, read, reference, save, summary
+from bench.fitting import DATA, arguments, fit, read, save, summary
+from bench.reference import reference
 from bench.results import RESULTS, write_json
 
 from rightsizer_engine.estimate import collectives

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 from bench.fit.gauss_newton import Linear, Prior, solve
-from bench.fitting import DATA, arguments, reference, save, summary
+from bench.fitting import DATA, arguments, save, summary
 from bench.memory_rows import MemoryRows, load, predicted_bytes
+from bench.reference import reference
 from bench.results import write_rows
 
 from rightsizer_engine.domain.columns import Array

@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 from bench.fit.gauss_newton import Linear, Prior, solve, within
-from bench.fitting import DATA, arguments, reference, save, summary
+from bench.fitting import DATA, arguments, save, summary
+from bench.reference import reference
 from bench.results import write_rows
 from bench.step_rows import StepRows, full_rate_s, load, take, weights
 

@@ -21,8 +21,9 @@ from typing import Any
 
 import numpy as np
 from bench.first_contact.log import ROWS
-from bench.fitting import DATA, arguments, reference, runs
+from bench.fitting import DATA, arguments, runs
 from bench.memory_rows import promoted
+from bench.reference import reference
 from bench.results import read_rows
 from scipy.optimize import minimize
 
