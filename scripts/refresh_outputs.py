@@ -135,7 +135,7 @@ def main(arguments: Sequence[str]) -> int:
     new |= {REPOSITORY / path: drawn for path, drawn in pictures.items()}
     stale = [path for path, content in new.items() if not path.is_file() or path.read_bytes() != content]
     for path in stale:
-        sys.stdout.write(f"{path.name}{': out of date; run `make outputs`' if check else ''}\n")
+        sys.stdout.write(f"{path.name}{': out of date; run `make generate`' if check else ''}\n")
         if not check:
             path.write_bytes(new[path])
     return int(check and bool(stale))

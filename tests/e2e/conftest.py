@@ -63,7 +63,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """In CI nothing slow is begun when time is up."""
     late = UNTIL in os.environ and time.time() > float(os.environ[UNTIL])
     if late and item.get_closest_marker("slow"):
-        pytest.skip("CI has no time left for it: run `make test-kubernetes`")
+        pytest.skip("CI has no time left for it: run `make suite SUITE=kubernetes`")
 
 
 def _module(nodeid: str) -> str:
@@ -71,7 +71,7 @@ def _module(nodeid: str) -> str:
 
 
 class Clusters(LoadScopeScheduling):
-    """Assigns modules, or groups of them, to the next free cluster; the Makefile sets their number."""
+    """Assigns modules, or groups of them, to the next free cluster; scripts/suites.py sets their number."""
 
     def _split_scope(self, nodeid: str) -> str:
         module = _module(nodeid)
@@ -163,7 +163,7 @@ def control() -> Callable[..., subprocess.CompletedProcess[str]]:
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    """The cluster of `make cluster-up` if it runs (and it stays), else one for this session.
+    """The cluster of `scripts/ci.py up kubernetes` if it runs (and it stays), else one for this session.
 
     Each further worker of pytest-xdist has a cluster of its own.
     """
@@ -311,7 +311,7 @@ def slurm_control() -> Callable[..., subprocess.CompletedProcess[str]]:
 
 @pytest.fixture(scope="session")
 def slurm() -> Iterator[Slurm]:
-    """The cluster of `make slurm-up` if it runs (and it stays), else one for this session.
+    """The cluster of `scripts/ci.py up slurm` if it runs (and it stays), else one for this session.
 
     Where tests run side by side each worker but the first has a cluster of its own.
     """

@@ -120,13 +120,6 @@ def test_every_module_in_the_docs_exists(page):
 CONTRIBUTING = PAGES["CONTRIBUTING.md"]
 
 
-def test_every_make_target_in_the_docs_exists():
-    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.M))
-    named = {t for page in PAGES.values() for t in re.findall(r"(?:`|^ {4})make ([a-z-]+)", page, flags=re.M)}
-    assert named
-    assert not named - targets
-
-
 def test_every_layer_to_contribute_to_has_tests():
     layers = re.findall(r"LAYER=([\w/]+)", CONTRIBUTING)
     assert layers

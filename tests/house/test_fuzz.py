@@ -9,5 +9,5 @@ from bench.fuzz.__main__ import TARGETS, faults
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
 def test_no_parser_raises_anything_but_our_own_errors(target):
-    """`make fuzz` runs many more."""
+    """`make suite SUITE=fuzz` runs many more."""
     assert not faults(target, inputs=100, seed=1)

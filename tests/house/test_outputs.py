@@ -45,7 +45,7 @@ def test_a_check_reports_an_outdated_output_and_leaves_it(tmp_path):
 
     checked = main("--check")
     assert checked.returncode == 1
-    assert "page.md: out of date; run `make outputs`" in checked.stdout
+    assert "page.md: out of date; run `make generate`" in checked.stdout
     assert "L5\n" in page.read_text()
     assert main().returncode == 0
     assert "L4\n" in page.read_text()

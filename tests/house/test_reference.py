@@ -37,7 +37,7 @@ def url(released):
         thread.join()
 
 
-def test_a_complete_folder_is_taken_as_it_is(released):
+def test_a_complete_folder_is_used(released):
     assert ready(released, HASHES) == released
 
 

@@ -50,7 +50,7 @@ def _up(at: Place) -> None:
 
 def _env(at: Place) -> None:
     if not at.kubeconfig.exists():
-        raise ClusterError("no cluster runs: `make cluster-up` starts one")
+        raise ClusterError("no cluster runs: `scripts/ci.py up kubernetes` starts one")
     _print(f"export KUBECONFIG={at.kubeconfig}")
 
 

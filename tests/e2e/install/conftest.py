@@ -62,7 +62,7 @@ def repository() -> Path:
 @pytest.fixture(scope="session")
 def release() -> Path:
     """The folder of the files; a release that another commit's dry run left is not one of this checkout."""
-    assert list(RELEASE.glob("*.whl")), "run `make release-dry-run` first (`make test-install` does)"
+    assert list(RELEASE.glob("*.whl")), "run `make release-dry-run` first (`make suite SUITE=install` does)"
     return RELEASE
 
 

@@ -1,7 +1,7 @@
 """The stock transformers script on Kubernetes: measured, killed, resumed, resized, and not changed.
 
-Its packages are a volume: the environment of `make test-stacks`. The worker's image of deploy/images has the
-same ones, but takes 9 GB of each node.
+Its packages are a volume: the environment of `make suite SUITE=stacks`. The worker's image of
+deploy/images has the same ones, but takes 9 GB of each node.
 """
 
 import subprocess

@@ -167,7 +167,7 @@ def _end(at: Place) -> None:
 
 def _env(at: Place) -> None:
     if not _runs(at):
-        raise ClusterError("no Slurm runs: `make slurm-up` starts one")
+        raise ClusterError("no Slurm runs: `scripts/ci.py up slurm` starts one")
     _print(f"export SLURM_CONF={at.conf}")
     if at.plugin:
         _print(f"export RIGHTSIZER_SLURM_CONF={at.site}")

@@ -15,7 +15,9 @@ from training import Training
 
 pytestmark = [
     pytest.mark.slurm,
-    pytest.mark.skipif(shutil.which("apptainer") is None, reason="no Apptainer: make test-slurm-image"),
+    pytest.mark.skipif(
+        shutil.which("apptainer") is None, reason="no Apptainer: `make suite SUITE=slurm-image`"
+    ),
 ]
 
 REPOSITORY = Path(__file__).parents[3]

@@ -1,6 +1,6 @@
 """Scripts of real training stacks, as they are: measured, killed, resumed, resized, on CPU with gloo.
 
-Each stack runs in an environment of its own (scripts/stack_env.sh). `make test-stacks` runs all of them.
+Each stack runs in an environment of its own (scripts/stack_env.sh). `make suite SUITE=stacks` runs all.
 """
 
 import json
