@@ -8,16 +8,14 @@ from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
 from rightsizer_launch.worker import agent
-from rightsizer_launch.worker.agent import (
+from rightsizer_launch.worker.agent import evaluating, start, waiting_for_data
+from rightsizer_launch.worker.job_environment import (
     JobLayout,
     active,
     checkpoint_directory,
-    evaluating,
     layout,
     model,
-    start,
     target_tokens,
-    waiting_for_data,
 )
 
 __all__ = [

@@ -17,7 +17,8 @@ from rightsizer_launch.running import calibration
 from rightsizer_launch.running.probe import Interrupted, Probe, no_steps
 from rightsizer_launch.running.probe_end import TimeLimit, remove_checkpoints
 from rightsizer_local import machine
-from rightsizer_local.run import EXIT_CODES, Options, run, sized_here
+from rightsizer_local.local_sizing import sized_here
+from rightsizer_local.run import EXIT_CODES, Options, run
 from rightsizer_local.supervisor import Ending
 
 
@@ -37,7 +38,7 @@ class LocalProbe:
     def answer(self, plan: TrainingPlan) -> Plan | NoPlan:
         """The plan sized for the GPU types that it names, else for this machine."""
         if not plan.spec.resources.gpu_types:
-            return sized_here(plan, self.here).answer
+            return sized_here(plan, self.here).response
         request = sizing.resolve(plan).request()
         return size(calibration.calibrated(request), compared=False)
 

@@ -20,7 +20,7 @@ from rightsizer_launch.argv.torchrun import program_arguments
 from rightsizer_launch.running.run_folder import RunDirectory
 from rightsizer_launch.worker_spec import Size, elastic_range
 from rightsizer_local.machine import Machine
-from rightsizer_local.run import job_spec
+from rightsizer_local.training import job_spec
 from rightsizer_operator.manifests import objects
 from rightsizer_operator.reconcile.attempts import launch_of
 from rightsizer_operator.reconcile.persisted import PersistedStatus

@@ -33,13 +33,13 @@ from rightsizer_launch.integrations.checkpoints import (
 from rightsizer_launch.integrations.data_position import Skipping
 from rightsizer_launch.integrations.workers import joined_by_all
 from rightsizer_launch.integrations.wrapping import wrap
-from rightsizer_launch.worker import agent
+from rightsizer_launch.worker import agent, job_environment
 from rightsizer_launch.worker.process_end import at_script_end
 
 
 def observed(accelerator: Accelerator) -> Accelerator:
     """Observe the loop of an Accelerator, which keeps its own batch and length; returns it."""
-    return _observed(accelerator, _Loop(accelerator, keeps=None)) if agent.active() else accelerator
+    return _observed(accelerator, _Loop(accelerator, keeps=None)) if job_environment.active() else accelerator
 
 
 def observed_by_plan(
@@ -156,7 +156,7 @@ class _Loop:
         self._epoch, self._sequences = self._epoch + 1, 0.0
 
     def _is_over(self) -> bool:
-        return self.keeps is not None and self._tokens >= agent.target_tokens(float("inf"))
+        return self.keeps is not None and self._tokens >= job_environment.target_tokens(float("inf"))
 
     def _put_sampler_back(self, loader: Any) -> None:
         """Let the next epoch be a whole one, and checkpoints hold Accelerate's sampler."""
@@ -175,7 +175,7 @@ class _Loop:
         """Resume, and report the start."""
         accelerator = self._accelerator
         joined_by_all(accelerator.num_processes)
-        newest = None if self._resumed else newest_file(agent.checkpoint_directory("checkpoints"))
+        newest = None if self._resumed else newest_file(job_environment.checkpoint_directory("checkpoints"))
         if newest is not None:
             accelerator.load_state(newest)
             position = read_position(newest)
@@ -204,7 +204,9 @@ class _Loop:
         self._sequences += loader.total_batch_size
         if not self._stepped:
             return
-        tokens = float(self._micro_batches * loader.total_batch_size * max(1, agent.layout().sequence_tokens))
+        tokens = float(
+            self._micro_batches * loader.total_batch_size * max(1, job_environment.layout().sequence_tokens)
+        )
         loss = None if self._loss is None else float(self._loss) / self._micro_batches
         self._stepped, self._loss, self._micro_batches = False, None, 0
         self._step, self._tokens = self._step + 1, self._tokens + tokens
@@ -216,7 +218,7 @@ class _Loop:
 
     def _save(self) -> None:
         accelerator = self._accelerator
-        path = checkpoint_file(agent.checkpoint_directory("checkpoints"), self._step)
+        path = checkpoint_file(job_environment.checkpoint_directory("checkpoints"), self._step)
         accelerator.save_state(str(path))
         accelerator.wait_for_everyone()
         if accelerator.is_main_process:

@@ -34,13 +34,13 @@ from rightsizer_launch.integrations.checkpoints import (
 from rightsizer_launch.integrations.data_position import Skipping
 from rightsizer_launch.integrations.workers import joined_by_all
 from rightsizer_launch.integrations.wrapping import wrap
-from rightsizer_launch.worker import agent
+from rightsizer_launch.worker import agent, job_environment
 from rightsizer_launch.worker.process_end import at_script_end
 
 
 def observed(made: tuple[Any, ...]) -> tuple[Any, ...]:
     """Observe the engine and the loader that `deepspeed.initialize` returned; returns the same."""
-    return _observed(made, by_plan=False) if agent.active() else made
+    return _observed(made, by_plan=False) if job_environment.active() else made
 
 
 def observed_by_plan(made: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -66,7 +66,9 @@ class _Loop:
 
     def __init__(self, engine: Any, loader: Any, *, by_plan: bool) -> None:
         self._engine, self._loader, self._by_plan = engine, loader, by_plan
-        self._step_tokens = float(engine.train_batch_size() * max(1, agent.layout().sequence_tokens))
+        self._step_tokens = float(
+            engine.train_batch_size() * max(1, job_environment.layout().sequence_tokens)
+        )
         self._loss: torch.Tensor | None = None
         self._began = self._resumed = self._reports = False
         self._micro_batches = self._step = self._left_out = 0
@@ -89,7 +91,7 @@ class _Loop:
             remedy = "give the data set to deepspeed.initialize, whose batch and place in the data are kept"
             raise InputError("training_data", value=None, remedy=remedy)
         joined_by_all(torch.distributed.get_world_size())
-        newest = None if self._resumed else newest_file(agent.checkpoint_directory("checkpoints"))
+        newest = None if self._resumed else newest_file(job_environment.checkpoint_directory("checkpoints"))
         if newest is not None:
             position = read_position(newest)
             _load(self._engine, Path(newest), position)
@@ -115,7 +117,7 @@ class _Loop:
 
     def batch(self, own: Callable[..., Any], loader: Any) -> Any:
         """The next batch, until the plan's tokens are trained on."""
-        ends = self._by_plan and self._reports and self._tokens >= agent.target_tokens(float("inf"))
+        ends = self._by_plan and self._reports and self._tokens >= job_environment.target_tokens(float("inf"))
         if ends and loader is self._loader:
             raise StopIteration
         return own(loader)
@@ -148,7 +150,7 @@ class _Loop:
         return output
 
     def _save(self) -> None:
-        directory = agent.checkpoint_directory("checkpoints")
+        directory = job_environment.checkpoint_directory("checkpoints")
         path = checkpoint_file(directory, self._step)
         self._engine.save_checkpoint(str(directory), tag=path.name)
         torch.distributed.barrier()
@@ -161,7 +163,7 @@ class _Loop:
 
 def _parts(engine: Any) -> dict[str, float]:
     """The number of parts of this engine's checkpoint."""
-    workers, tensor = torch.distributed.get_world_size(), agent.layout().tp
+    workers, tensor = torch.distributed.get_world_size(), job_environment.layout().tp
     return {"workers": workers, "tensor": tensor, "stage": engine.zero_optimization_stage()}
 
 

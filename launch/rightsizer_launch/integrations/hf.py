@@ -16,7 +16,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from rightsizer_launch.integrations.checkpoints import newest_checkpoint
 from rightsizer_launch.integrations.workers import joined_by_all
-from rightsizer_launch.worker import agent
+from rightsizer_launch.worker import agent, job_environment
 from rightsizer_launch.worker.process_end import at_script_end
 
 __all__ = ["RightsizerCallback", "newest_checkpoint"]
@@ -49,11 +49,11 @@ class RightsizerCallback(TrainerCallback):
         self, args: TrainingArguments, state: TrainerState, _control: TrainerControl, **_more: Any
     ) -> None:
         """Report the start, at the step that was resumed from."""
-        self._trains = agent.active() and not self._was_observed and not state.is_hyper_param_search
+        self._trains = job_environment.active() and not self._was_observed and not state.is_hyper_param_search
         if not self._trains:
             return
         self._was_observed = True
-        layout = agent.layout()
+        layout = job_environment.layout()
         joined_by_all(args.world_size)
         sequences = args.per_device_train_batch_size * args.gradient_accumulation_steps * layout.dp
         self._step_tokens = float(sequences * max(1, layout.sequence_tokens))

@@ -21,7 +21,7 @@ from rightsizer_launch.integrations.checkpoints import (
 )
 from rightsizer_launch.integrations.data_position import batch_size_of, skip_first
 from rightsizer_launch.integrations.workers import joined_by_all
-from rightsizer_launch.worker import agent
+from rightsizer_launch.worker import agent, job_environment
 from rightsizer_launch.worker.process_end import at_script_end
 
 if "pytorch_lightning" in sys.modules:
@@ -74,7 +74,7 @@ class RightsizerCallback(Callback):
 
     def on_train_start(self, trainer: Any, _module: Any) -> None:
         """Report the start, at the step that was resumed from and at its place in the data."""
-        self._trains = agent.active() and not self._was_observed
+        self._trains = job_environment.active() and not self._was_observed
         if not self._trains:
             return
         self._was_observed = True
@@ -114,7 +114,9 @@ class RightsizerCallback(Callback):
         self._loss += float(outputs["loss"]) if outputs else 0.0
         if trainer.global_step == self._step:
             return
-        tokens = float(self._micro_batches * self._sequences * max(1, agent.layout().sequence_tokens))
+        tokens = float(
+            self._micro_batches * self._sequences * max(1, job_environment.layout().sequence_tokens)
+        )
         self._step, self._tokens = trainer.global_step, self._tokens + tokens
         agent.step(tokens=tokens, loss=self._loss)
         self._micro_batches, self._loss = 0, 0.0
@@ -126,7 +128,9 @@ class RightsizerCallback(Callback):
             trainer.should_stop = True
 
     def _save(self, trainer: Any) -> None:
-        path = checkpoint_file(agent.checkpoint_directory(trainer.default_root_dir), self._step, _SUFFIX)
+        path = checkpoint_file(
+            job_environment.checkpoint_directory(trainer.default_root_dir), self._step, _SUFFIX
+        )
         partial = path.with_name(path.name + PARTIAL)
         trainer.save_checkpoint(partial)
         trainer.strategy.barrier()

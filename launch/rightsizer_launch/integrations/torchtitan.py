@@ -19,7 +19,7 @@ from torch.distributed.checkpoint.filesystem import FileSystemReader
 from rightsizer_engine.errors import InputError
 from rightsizer_launch.integrations.checkpoints import newest_dcp_checkpoint
 from rightsizer_launch.integrations.wrapping import wrap
-from rightsizer_launch.worker import agent
+from rightsizer_launch.worker import agent, job_environment
 
 _DATALOADER = "dataloader"
 """torchtitan's key of the data's position in a checkpoint."""
@@ -27,7 +27,7 @@ _DATALOADER = "dataloader"
 
 def observed(trainer: Any) -> Any:
     """The trainer, observed. Without rightsizer nothing changes."""
-    if agent.active():
+    if job_environment.active():
         if not trainer.config.checkpoint.enable:
             raise InputError("checkpoint.enable", value=False, remedy="set it: a stop saves first")
         _Observer(trainer)

@@ -12,14 +12,14 @@ from types import ModuleType
 from typing import Any
 
 from rightsizer_launch.stacks.batch import accumulation_for
-from rightsizer_launch.worker import agent
+from rightsizer_launch.worker import job_environment
 
 _DATA_SEED = 0
 
 
 def observe(accelerate: ModuleType) -> None:
     """Observe the first `Accelerator` of this process; `accelerate` is the package."""
-    if not agent.active():
+    if not job_environment.active():
         return
     import torch
 
@@ -48,7 +48,7 @@ def _observed(init: Callable[..., None], configuration: Callable[[], Any]) -> Ca
 
 
 def _micro_batches(size: int) -> int | None:
-    return accumulation_for(agent.layout(), size)
+    return accumulation_for(job_environment.layout(), size)
 
 
 def seeded(configuration: Any) -> Any:

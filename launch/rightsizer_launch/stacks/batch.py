@@ -2,7 +2,7 @@
 
 from rightsizer_engine.errors import InputError
 from rightsizer_engine.values import immutable
-from rightsizer_launch.worker.agent import JobLayout
+from rightsizer_launch.worker.job_environment import JobLayout
 
 
 @immutable

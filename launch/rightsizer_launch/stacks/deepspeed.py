@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
-from rightsizer_launch.worker import agent
+from rightsizer_launch.worker import job_environment
 
 _OWN_LAYOUT = ("tensor_parallel", "sequence_parallel_size", "data_parallel_size")
 _OWN_OFFLOAD = ("offload_optimizer", "offload_param")
@@ -21,7 +21,7 @@ _OWN_OFFLOAD = ("offload_optimizer", "offload_param")
 
 def observe(deepspeed: ModuleType) -> None:
     """Observe the first engine of this process; `deepspeed` is the package."""
-    if agent.active():
+    if job_environment.active():
         deepspeed.initialize = _observed(deepspeed.initialize, deepspeed.load_ds_config)  # type: ignore[attr-defined]
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from rightsizer_engine.errors import InputError
 from rightsizer_launch.stacks.batch import accumulation_for
-from rightsizer_launch.worker import agent
+from rightsizer_launch.worker import job_environment
 
 _PRECISIONS = {
     "bf16": ("bf16-mixed", "bf16-true", "bf16"),
@@ -26,7 +26,7 @@ _PRECISIONS = {
 
 def observe(package: ModuleType) -> None:
     """Observe every `Trainer` of this process; `package` is lightning.pytorch or pytorch_lightning."""
-    if not agent.active():
+    if not job_environment.active():
         return
     from rightsizer_launch.integrations.lightning import RightsizerCallback
 
@@ -58,10 +58,10 @@ def arguments(given: Mapping[str, Any]) -> dict[str, Any]:
     filled["num_nodes"] = int(os.environ.get("GROUP_WORLD_SIZE", "1"))
     if filled.get("strategy", "auto") == "auto":
         filled["strategy"] = "ddp"  # one worker too: its data has the same order as that of several
-    layout = agent.layout()
+    layout = job_environment.layout()
     if layout.global_batch_sequences:
         step_tokens = layout.global_batch_sequences * max(1, layout.sequence_tokens)
-        filled |= {"max_epochs": -1, "max_steps": math.ceil(agent.target_tokens(0.0) / step_tokens)}
+        filled |= {"max_epochs": -1, "max_steps": math.ceil(job_environment.target_tokens(0.0) / step_tokens)}
     names = _PRECISIONS.get(os.environ.get("RIGHTSIZER_PRECISION", ""), ())
     if names and str(filled.get("precision")) not in names and not filled.get("plugins"):
         filled["precision"] = names[0]
@@ -72,7 +72,7 @@ def accumulate(trainer: Any, module: Any) -> None:
     """Let a step train on the plan's global batch, in micro-batches of the script's DataLoader."""
     from rightsizer_launch.integrations.data_position import batch_size_of
 
-    micro_batches = accumulation_for(agent.layout(), batch_size_of(trainer.train_dataloader))
+    micro_batches = accumulation_for(job_environment.layout(), batch_size_of(trainer.train_dataloader))
     if micro_batches is None:
         return
     if not module.automatic_optimization:
@@ -88,7 +88,9 @@ def _resumed(fit: Callable[..., Any]) -> Callable[..., Any]:
     def resumed(trainer: Any, *positional: Any, **named: Any) -> Any:
         observer = next(one for one in trainer.callbacks if isinstance(one, RightsizerCallback))
         if len(positional) <= _BEFORE_CKPT_PATH and named.get("ckpt_path") in {None, "last"}:
-            named["ckpt_path"] = newest_checkpoint(agent.checkpoint_directory(trainer.default_root_dir))
+            named["ckpt_path"] = newest_checkpoint(
+                job_environment.checkpoint_directory(trainer.default_root_dir)
+            )
         output = fit(trainer, *positional, **named)
         if observer.stops:
             sys.exit(0)  # saved: the script's test and its final model wait for the whole training

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import TextIO
 
 from rightsizer_engine.values import immutable
-from rightsizer_launch.worker import agent
+from rightsizer_launch.worker import agent, job_environment
 from rightsizer_launch.worker.process_end import at_script_end
 
 _LONGEST_LINE = 4096
@@ -124,7 +124,7 @@ class LogReader:
 
 def _tokens(progress: Progress) -> float:
     """Tokens since the beginning: as the line counts sequences, else the plan's batch for each step."""
-    layout = agent.layout()
+    layout = job_environment.layout()
     counted = progress.sequences
     sequences = progress.step * layout.global_batch_sequences if counted is None else counted
     return float(sequences) * layout.sequence_tokens
@@ -148,7 +148,7 @@ class _Tee:
 def observe_lines(form: LogFormat) -> None:
     """Read what this process prints from now on, in the rank that prints its steps."""
     ranks, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
-    if not agent.active() or rank != (ranks - 1 if form.last_rank else 0):
+    if not job_environment.active() or rank != (ranks - 1 if form.last_rank else 0):
         return
     out, err = LogReader(form), LogReader(form)
     vars(sys).update(stdout=_Tee(sys.stdout, out), stderr=_Tee(sys.stderr, err))

@@ -9,13 +9,13 @@ from types import ModuleType
 from typing import Any
 
 from rightsizer_launch.integrations.workers import joined_by_all
-from rightsizer_launch.worker import agent
+from rightsizer_launch.worker import agent, job_environment
 from rightsizer_launch.worker.process_end import at_script_end
 
 
 def observe(trainer: ModuleType) -> None:
     """Observe every `Trainer` of this process; `trainer` is the module `torchtitan.trainer`."""
-    if not agent.active():
+    if not job_environment.active():
         return
     trainer.Trainer.__init__ = _filled(trainer.Trainer.__init__)
     trainer.Trainer.train = _observed(trainer.Trainer.train)
@@ -26,7 +26,7 @@ def _filled(init: Callable[..., None]) -> Callable[..., None]:
     def filled(trainer: Any, config: Any) -> None:
         checkpoint = config.checkpoint
         checkpoint.enable, checkpoint.load_only = True, False
-        checkpoint.folder = str(agent.checkpoint_directory("").resolve())
+        checkpoint.folder = str(job_environment.checkpoint_directory("").resolve())
         init(trainer, config)
 
     return filled

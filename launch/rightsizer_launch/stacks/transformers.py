@@ -14,14 +14,14 @@ from types import ModuleType
 from typing import Any
 
 from rightsizer_launch.stacks.batch import Batch, batch_for
-from rightsizer_launch.worker import agent, progress
+from rightsizer_launch.worker import job_environment, progress
 
 
 def observe(trainer: ModuleType) -> None:
     """Observe every `Trainer` of this process; `trainer` is the module `transformers.trainer`."""
     from rightsizer_launch.integrations.hf import RightsizerCallback
 
-    if not agent.active():
+    if not job_environment.active():
         return
     arguments, trains = trainer.TrainingArguments, trainer.Trainer
     arguments.__post_init__ = _filled(arguments.__post_init__)
@@ -32,7 +32,7 @@ def observe(trainer: ModuleType) -> None:
 def _filled(post_init: Callable[[Any], None]) -> Callable[[Any], None]:
     @functools.wraps(post_init)
     def filled(arguments: Any) -> None:
-        fill(arguments, batch_for(agent.layout()))
+        fill(arguments, batch_for(job_environment.layout()))
         post_init(arguments)
 
     return filled
@@ -42,11 +42,11 @@ def fill(arguments: Any, batch: Batch | None) -> None:
     """The plan's batch, steps, precision, recompute and checkpoint directory as `TrainingArguments`."""
     import torch
 
-    layout = agent.layout()
+    layout = job_environment.layout()
     if batch is not None:
         arguments.per_device_train_batch_size = batch.micro_batch
         arguments.gradient_accumulation_steps = batch.micro_batches
-        arguments.max_steps = math.ceil(agent.target_tokens(0.0) / batch.tokens)
+        arguments.max_steps = math.ceil(job_environment.target_tokens(0.0) / batch.tokens)
     precision = os.environ.get("RIGHTSIZER_PRECISION")
     if precision in {"bf16", "fp16", "fp32"}:
         arguments.bf16, arguments.fp16 = precision == "bf16", precision == "fp16"
@@ -55,7 +55,7 @@ def fill(arguments: Any, batch: Batch | None) -> None:
     if layout.recompute == "full" and os.environ.get("ACCELERATE_USE_FSDP") != "true":
         arguments.gradient_checkpointing = True
     if os.environ.get(progress.ENV_CHECKPOINT_PATH):
-        arguments.output_dir = str(agent.checkpoint_directory(""))
+        arguments.output_dir = str(job_environment.checkpoint_directory(""))
 
 
 def _resumed(train: Callable[..., Any]) -> Callable[..., Any]:

@@ -31,30 +31,19 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from rightsizer_engine.values import immutable
 from rightsizer_launch.worker import process_end, progress
+from rightsizer_launch.worker.agreement import control_group, gathered, reduced
+from rightsizer_launch.worker.job_environment import (
+    active,
+    layout,
+    local_rank,
+    rank,
+    run_directory,
+    target_tokens,
+    world,
+)
 from rightsizer_launch.worker.metrics import TrainMetrics, serve
 from rightsizer_launch.worker.peak_memory import max_peak_bytes, should_measure
-
-
-@immutable
-class JobLayout:
-    """The layout of the current world; `dp` follows from its actual size.
-
-    `micro_batch` counts sequences per forward pass; a batch size of 0 is not configured.
-    """
-
-    dp: int = 1
-    tp: int = 1
-    pp: int = 1
-    vpp: int = 1
-    cp: int = 1
-    ep: int = 1
-    sharding: str = "none"
-    micro_batch: int = 1
-    recompute: str = "none"
-    global_batch_sequences: int = 0
-    sequence_tokens: int = 0
 
 
 @dataclass(slots=True)
@@ -84,56 +73,6 @@ class _State:
 _state = _State()
 
 
-def active() -> bool:
-    """Whether rightsizer started this process."""
-    return progress.ENV_RUN_DIRECTORY in os.environ
-
-
-def layout() -> JobLayout:
-    """The layout to build, from the environment; plain data parallelism by default."""
-
-    def number(name: str, default: int = 1) -> int:
-        return int(os.environ.get(f"RIGHTSIZER_{name}", default))
-
-    tp, pp, cp = number("LAYOUT_TP"), number("LAYOUT_PP"), number("LAYOUT_CP")
-    return JobLayout(
-        dp=max(1, _world() // (tp * pp * cp)),
-        tp=tp,
-        pp=pp,
-        vpp=number("LAYOUT_VPP"),
-        cp=cp,
-        ep=number("LAYOUT_EP"),
-        sharding=os.environ.get("RIGHTSIZER_LAYOUT_SHARDING", "none"),
-        micro_batch=number("LAYOUT_MICRO_BATCH"),
-        recompute=os.environ.get("RIGHTSIZER_LAYOUT_RECOMPUTE", "none"),
-        global_batch_sequences=number("GLOBAL_BATCH_SEQUENCES", 0),
-        sequence_tokens=number("SEQUENCE_TOKENS", 0),
-    )
-
-
-def model() -> dict[str, int]:
-    """The model's dimensions in the plan (layers, hidden, heads, ...); empty without a plan."""
-    prefix = "RIGHTSIZER_MODEL_"
-    return {
-        name[len(prefix) :].lower(): int(value)
-        for name, value in os.environ.items()
-        if name.startswith(prefix)
-    }
-
-
-def target_tokens(default: float) -> float:
-    """Tokens of the whole training: the plan's, else `default`."""
-    return float(os.environ.get("RIGHTSIZER_TOKENS", default))
-
-
-def checkpoint_directory(default: str | Path) -> Path:
-    """The checkpoint directory: the plan's, else one in the run's directory, else `default`."""
-    given = os.environ.get(progress.ENV_CHECKPOINT_PATH)
-    if given:
-        return Path(given)
-    return _home() / progress.CHECKPOINTS if active() else Path(default)
-
-
 def start(*, step: int = 0, tokens: float = 0.0, reporter: object = None, agrees: bool = True) -> bool:
     """Report the first step. Every rank calls it after init_process_group.
 
@@ -154,8 +93,8 @@ def start(*, step: int = 0, tokens: float = 0.0, reporter: object = None, agrees
         for number in (signal.SIGTERM, signal.SIGUSR1):
             signal.signal(number, _request_stop)
         process_end.keep_signals_from_children()
-        _state.group = _control_group()
-    pids, restarts = _gather(os.getpid()), max(_gather(progress.restarts()))
+        _state.group = control_group()
+    pids, restarts = _gathered(os.getpid()), max(_gathered(progress.restarts()))
     if _leads():
         _serve(restarts=restarts)
         _write("start", pids=pids, layout=asdict(layout()))
@@ -176,9 +115,9 @@ def step(*, tokens: float, loss: float | None = None, steps: int = 1) -> None:
     if not _state.started:
         return
     now_s, after_s = time.monotonic(), progress.checkpoint_after_s(saved=_state.saved)
-    due = _state.agrees and _rank() == 0 and now_s - _state.checkpoint_s >= after_s
+    due = _state.agrees and rank() == 0 and now_s - _state.checkpoint_s >= after_s
     requested, measured = float(_state.stop_requested), float(loss is not None)
-    stop, save, total, ranks = _reduce([requested, float(due), float(loss or 0.0), measured])
+    stop, save, total, ranks = reduced(_state.group, [requested, float(due), float(loss or 0.0), measured])
     now_s = time.monotonic()
     step_s, _state.step_began_s = (now_s - _state.step_began_s) / steps, now_s
     _state.step += steps
@@ -246,7 +185,7 @@ def checkpointed(path: str | Path) -> None:
         _state.metrics.spend(checkpoint=took_s)
         _state.metrics.enter("training")
         _state.metrics.set(checkpoint_timestamp_seconds=time.time(), checkpoint_position_tokens=_state.tokens)
-    if _rank() == 0:
+    if rank() == 0:
         _write("checkpoint", path=str(path))
     outcome = os.environ.get(progress.ENV_OUTCOME)
     if _state.stop and outcome:
@@ -255,12 +194,12 @@ def checkpointed(path: str | Path) -> None:
 
 def finish() -> None:
     """Report that the training is complete."""
-    if not _state.started or (_state.agrees and int(os.environ.get("LOCAL_RANK", "0")) != 0):
+    if not _state.started or (_state.agrees and local_rank() != 0):
         return
     if _leads():
         _write("finish")
     done = {"step": _state.step, "tokens": _state.tokens, "loss": _state.loss, "time": time.time()}
-    progress.write_json(_home() / progress.DONE, done)
+    progress.write_json(run_directory() / progress.DONE, done)
 
 
 def _exit_for_restart() -> None:
@@ -268,7 +207,7 @@ def _exit_for_restart() -> None:
 
     It must not wait for that pod in torchrun's exit barrier. The restart monitor does not count this restart.
     """
-    if os.environ.get("LOCAL_RANK", "0") == "0":
+    if local_rank() == 0:
         directory = Path(os.environ[progress.ENV_OUTCOME]).parent  # the run directory may be shared by nodes
         with (directory / progress.VOLUNTARY_RESTARTS).open("ab", buffering=0) as file:
             file.write(b".")
@@ -277,53 +216,18 @@ def _exit_for_restart() -> None:
     os._exit(progress.EXIT_STOPPED)
 
 
-def _home() -> Path:
-    return Path(os.environ[progress.ENV_RUN_DIRECTORY])
-
-
-def _rank() -> int:
-    return int(os.environ.get("RANK", "0"))
+def _gathered(value: int) -> tuple[int, ...]:
+    """The workers' values by rank; only this one's if it agrees with no other."""
+    return gathered(_state.group, value) if _state.agrees else (value,)
 
 
 def _leads() -> bool:
     """Whether this process writes the job's records."""
-    return not _state.agrees or _rank() == 0
-
-
-def _world() -> int:
-    return int(os.environ.get("WORLD_SIZE", "1"))
+    return not _state.agrees or rank() == 0
 
 
 def _request_stop(_number: int, _frame: FrameType | None) -> None:
     _state.stop_requested = True
-
-
-def _control_group() -> Any:
-    """A gloo group for the flags: the default group where that is gloo; None where there is one process."""
-    if _world() == 1:
-        return None
-    import torch.distributed as dist  # only where a job is distributed
-
-    return dist.group.WORLD if dist.get_backend() == "gloo" else dist.new_group(backend="gloo")
-
-
-def _reduce(values: list[float]) -> list[float]:
-    """Element-wise sum over all ranks."""
-    if _state.group is None:
-        return values
-    import torch
-
-    message = torch.tensor(values, dtype=torch.float64)
-    torch.distributed.all_reduce(message, group=_state.group)
-    summed: list[float] = message.tolist()
-    return summed
-
-
-def _gather(value: int) -> tuple[int, ...]:
-    """The workers' values by rank, as sums of one-hot vectors; this one's only if it agrees with none."""
-    if not _state.agrees:
-        return (value,)
-    return tuple(int(v) for v in _reduce([float(value) * (rank == _rank()) for rank in range(_world())]))
 
 
 def _write(event: str, **more: Any) -> None:
@@ -333,14 +237,14 @@ def _write(event: str, **more: Any) -> None:
         uptime_s=time.monotonic(),
         attempt=int(os.environ.get(progress.ENV_ATTEMPT, "1")),
         restart=int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")),
-        world=_world(),
+        world=world(),
         step=_state.step,
         tokens=_state.tokens,
         loss=_state.loss,
         tokens_per_s=_state.rate,
         **more,
     )
-    progress.append(_home() / progress.PROGRESS, record)
+    progress.append(run_directory() / progress.PROGRESS, record)
 
 
 def _serve(*, restarts: int) -> None:
@@ -349,7 +253,7 @@ def _serve(*, restarts: int) -> None:
         return
     _state.metrics = TrainMetrics()
     _state.metrics.set(
-        workers=_world(),
+        workers=world(),
         restarts=restarts,
         target_tokens=target_tokens(0.0),
         position_tokens=_state.tokens,

@@ -2,7 +2,7 @@ import pytest
 
 from rightsizer_engine.errors import InputError
 from rightsizer_launch.stacks.batch import accumulation_for, batch_for
-from rightsizer_launch.worker.agent import JobLayout
+from rightsizer_launch.worker.job_environment import JobLayout
 
 
 def layout(**values):
