@@ -16,6 +16,7 @@ import time
 from collections.abc import Sequence
 
 from rightsizer_api import validate
+from rightsizer_api.sizing import resolve
 from rightsizer_operator.reconcile.size import decide
 from rightsizer_operator.reconcile.sizing_answer import NotSizedYetError, SizingQuestion
 from rightsizer_operator.runtime.sizing import Sizing, sizing_lanes
@@ -45,7 +46,7 @@ def question(spec: dict[str, object], batch: int) -> SizingQuestion:
         raise NotSizedYetError(asked)
 
     try:
-        decide(validate(plan), inventory=INVENTORY, now=NOW, created=NOW, size=size)
+        decide(resolve(validate(plan)), inventory=INVENTORY, now=NOW, created=NOW, size=size)
     except NotSizedYetError as missing:
         return missing.question
     raise AssertionError("it needs no search")

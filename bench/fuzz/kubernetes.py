@@ -11,7 +11,7 @@ from rightsizer_operator.cluster.cache import Cache, quota_left
 from rightsizer_operator.cluster.demand import unscheduled
 from rightsizer_operator.cluster.occupancy import bound_pods
 from rightsizer_operator.measure.agent_metrics import progress_of
-from rightsizer_operator.reconcile.gauges import plan_gauges, plan_info
+from rightsizer_operator.measure.gauges import plan_gauges, plan_info
 from rightsizer_operator.reconcile.reconcile import reconcile
 from rightsizer_operator.values import names
 from rightsizer_operator.values.inventory import Inventory

@@ -21,7 +21,7 @@ from rightsizer_engine.search.size import size
 from rightsizer_launch.running.run_totals import RunTotals
 from rightsizer_launch.worker.progress import Record
 from rightsizer_local.live_view import Expectation, status_rows
-from rightsizer_operator.reconcile.gauges import plan_gauges
+from rightsizer_operator.measure.gauges import plan_gauges
 from rightsizer_operator.reconcile.reconcile import reconcile
 from rightsizer_operator.values.actions import PatchStatus
 from rightsizer_operator.values.snapshot import AttemptJob, ReportedProgress, Snapshot

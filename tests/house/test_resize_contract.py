@@ -34,6 +34,16 @@ ZERO_S = 1_700_000_000.0
 SCRAPE_S = 15.0
 MONOTONIC_S = 1_699_000_000.0  # the operator's monotonic clock began then
 LAYOUT = {"dp": 2, "microBatch": 4, "sharding": "none", "recompute": "none", "offload": "none"}
+SIZING = {
+    "gpus": 2,
+    "nodes": 1,
+    "gpuType": "H100-SXM5-80GB",
+    "layout": LAYOUT,
+    "globalBatchSequences": 64,
+    "stepSeconds": 1.0,
+    "finishSeconds": 1.0,
+    "checkpointIntervalSeconds": 300,
+}
 PLAN = {
     "apiVersion": "rightsizer.dev/v1alpha1",
     "kind": "TrainingPlan",
@@ -257,8 +267,8 @@ def on_kubernetes(scenario):
         "uid": "1", "generation": 1, "resourceVersion": "1", "creationTimestamp": "2023-11-14T00:00:00Z",
     }  # fmt: skip
     status = {
-        "sizing": {"gpuType": "H100-SXM5-80GB", "globalBatchSequences": 64, "checkpointIntervalSeconds": 300},
-        "attempt": {"gpus": 2, "layout": LAYOUT, "startedAt": at(0.0)},
+        "sizing": SIZING,
+        "attempt": {"number": 1, "gpus": 2, "layout": LAYOUT, "startedAt": at(0.0)},
         "deadline": at(scenario.deadline_s),
         "resizes": [
             {"at": at(at_s), "fromGPUs": before, "toGPUs": after, "cause": cause}

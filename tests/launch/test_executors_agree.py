@@ -13,6 +13,7 @@ import yaml
 
 from rightsizer_api import loads, sizing
 from rightsizer_api.placeholders import layout_values
+from rightsizer_api.sizing import resolve
 from rightsizer_engine.catalog import lookup
 from rightsizer_engine.domain.layout import Layout, Sharding
 from rightsizer_engine.search.size import size
@@ -22,11 +23,13 @@ from rightsizer_launch.worker_spec import Size, elastic_range
 from rightsizer_local.machine import Machine
 from rightsizer_local.training import job_spec
 from rightsizer_operator.manifests import objects
-from rightsizer_operator.reconcile.attempts import launch_of
+from rightsizer_operator.reconcile.attempts import with_launch
 from rightsizer_operator.reconcile.persisted import PersistedStatus
 from rightsizer_operator.reconcile.state import ReconcileState
 from rightsizer_operator.values import names
+from rightsizer_operator.values.attempt import AttemptRecord
 from rightsizer_operator.values.inventory import Inventory
+from rightsizer_operator.values.sized import SizedPlan
 from rightsizer_operator.values.snapshot import Snapshot
 from rightsizer_slurm.cluster.pools import Pool
 from rightsizer_slurm.sbatch.batch_script import BatchSettings, elastic_nodes, script, worker_of
@@ -203,11 +206,16 @@ def by_the_operator(plan, option, gpus_per_node, _directory):
         "layout": layout_values(option.layout),
         "globalBatchSequences": option.global_batch_sequences,
         "stepSeconds": option.step_s,
+        "finishSeconds": option.step_s,
         "checkpointIntervalSeconds": option.checkpoint_interval_s,
     }
     snapshot = Snapshot(plan={"metadata": {"uid": "uid-1"}}, inventory=Inventory(), now=NOW)
-    state = ReconcileState(snapshot=snapshot, plan=plan, persisted=PersistedStatus(report=report))
-    launch = launch_of(state, attempt=1)
+    persisted = PersistedStatus(
+        sized=SizedPlan.of(report), attempt=AttemptRecord(number=1, gpus=option.gpus, job_name="a")
+    )
+    launch = with_launch(
+        ReconcileState(snapshot=snapshot, resolved=resolve(plan), persisted=persisted)
+    ).launch
     job, files = objects.job(launch), objects.settings_map(launch)
     pod = job["spec"]["template"]["spec"]
     trainer = pod["containers"][0]

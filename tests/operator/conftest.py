@@ -6,6 +6,8 @@ import re
 
 import pytest
 
+from rightsizer_api.state import State
+from rightsizer_api.status import Status
 from rightsizer_operator.reconcile.reconcile import reconcile
 from rightsizer_operator.values.actions import Apply, Delete, EmitEvent, PatchJob, PatchPlan, PatchStatus
 from rightsizer_operator.values.carriers import job_within
@@ -96,7 +98,9 @@ class FakeCluster:
     def execute(self, action):
         self.log.append(action)
         if isinstance(action, PatchStatus):
-            self.plan["status"] = copy.deepcopy(dict(action.status))
+            Status.model_validate_json(json.dumps(action.status))  # a wire key that the CRD lacks is an error
+            assert State.of(next(c["reason"] for c in action.status["conditions"] if c["type"] == "Ready"))
+            self.plan["status"] = json.loads(json.dumps(action.status))
         elif isinstance(action, Apply) and job_within(action.child):
             assert action.child["metadata"]["name"] not in self.jobs, "a Job is never applied twice"
             self.jobs[action.child["metadata"]["name"]] = copy.deepcopy(dict(action.child))

@@ -9,13 +9,15 @@ from typing import Any
 from rightsizer_engine.values import immutable
 from rightsizer_operator.cluster.occupancy import BoundPod, Occupancy, Owner
 from rightsizer_operator.cluster.relist import Listing
+from rightsizer_operator.values.attempt import AttemptRecord
 from rightsizer_operator.values.devices import Devices
 from rightsizer_operator.values.inventory import Inventory
+from rightsizer_operator.values.metadata import Key, key_of, plan_key, version_of, without_managed_fields
 from rightsizer_operator.values.names import rendezvous_name
 from rightsizer_operator.values.nodes import ClusterNode, obstacle
 from rightsizer_operator.values.quantities import parse_quantity
 from rightsizer_operator.values.requests import Loads
-from rightsizer_operator.values.snapshot import AttemptJob, Key, Rendezvous, plan_key
+from rightsizer_operator.values.snapshot import AttemptJob, Rendezvous
 
 Object = Mapping[str, Any]
 _SHARED_LEVELS = 32
@@ -65,25 +67,19 @@ class Cache:
 
     def set_plan(self, raw: Object) -> bool:
         """Store a plan; whether it is newer than the cached one."""
-        metadata = raw["metadata"]
-        key = (metadata["namespace"], metadata["name"])
+        key = key_of(raw)
         cached = self.plans.get(key)
-        if cached is not None and int(cached["metadata"]["resourceVersion"]) >= int(
-            metadata["resourceVersion"]
-        ):
+        if cached is not None and version_of(cached) >= version_of(raw):
             return False
-        kept = {name: value for name, value in metadata.items() if name != "managedFields"}
-        self.plans[key] = _with_shared_text({**raw, "metadata": kept})
+        self.plans[key] = _with_shared_text(without_managed_fields(raw))
         if cached is None or _claiming(cached) != _claiming(raw):
             self._update_claims(key)
         return True
 
     def newest(self, raw: Object) -> Object:
         """The cached plan if it is not older than this one, which then need not be kept; else this one."""
-        metadata = raw["metadata"]
-        cached = self.plans.get((metadata["namespace"], metadata["name"]))
-        listed = int(metadata["resourceVersion"])
-        return cached if cached and int(cached["metadata"]["resourceVersion"]) >= listed else raw
+        cached = self.plans.get(key_of(raw))
+        return cached if cached and version_of(cached) >= version_of(raw) else raw
 
     def remove_plan(self, key: Key) -> None:
         """Remove a deleted plan and its children."""
@@ -227,7 +223,7 @@ class Cache:
             self.children[key].discard(name)
         for key, name in children:
             self.children[key].add(name)
-        return before.plans - {(raw["metadata"]["namespace"], raw["metadata"]["name"]) for raw in plans}
+        return before.plans - {key_of(raw) for raw in plans}
 
     def _replace_jobs(self, listing: Listing, before: CacheKeys) -> None:
         listed = {(key, job.name) for key, job in listing.jobs}
@@ -272,8 +268,8 @@ class Cache:
         pods = job.parallelism - job.succeeded - self._occupancy.bound(self._owner(job))
         if not job.version:  # about to be created
             return pods
-        attempt = (self.plans[key].get("status") or {}).get("attempt") or {}
-        wanted = attempt.get("gpus", 0) if attempt.get("jobName") == job.name else 0
+        attempt = AttemptRecord.of((self.plans[key].get("status") or {}).get("attempt"))
+        wanted = attempt.gpus if attempt and attempt.job_name == job.name else 0
         return min(pods, -(-wanted // max(1, job.gpus_per_pod)))
 
 

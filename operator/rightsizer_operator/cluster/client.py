@@ -14,6 +14,12 @@ from kubernetes.aio import client
 from rightsizer_api.plan import GROUP, KIND, VERSION
 from rightsizer_operator.values import names
 from rightsizer_operator.values.carriers import JOB_SET_API, TRAINER_API, remedy
+from rightsizer_operator.values.metadata import (
+    api_version_of,
+    is_being_deleted,
+    owner_uids,
+    without_managed_fields,
+)
 from rightsizer_operator.values.pods import PodPhase
 
 Object = dict[str, Any]
@@ -117,7 +123,7 @@ class KubeClient:
             raise ApiError(0, "another replica may hold the lease")
         parameters = dict(query or {})
         if self._dry_run and method != "GET":
-            parameters["dryRun"] = "All"
+            parameters |= {"dryRun": "All"}
         _, url, headers, _, _ = await self._api.param_serialize(  # the body is JSON already
             method,
             path,
@@ -144,8 +150,7 @@ class KubeClient:
         while True:
             page = await self.call("GET", path, query=parameters, accept=accept)
             for item in page["items"] or ():  # an empty metadata-only list has null items
-                item["metadata"].pop("managedFields", None)  # unused, and as large as the rest
-                yield item
+                yield without_managed_fields(item)
             token = page["metadata"].get("continue")
             if not token:
                 return
@@ -164,7 +169,7 @@ class KubeClient:
         if kind == "Secret":
             return await self.create_key(child)
         name, query = metadata["name"], {"fieldManager": names.FIELD_MANAGER}
-        path = _PATHS[kind].format(metadata["namespace"], api=child.get("apiVersion"))
+        path = _PATHS[kind].format(metadata["namespace"], api=api_version_of(child))
         try:
             return await self.call("POST", path, body=child, query=query)
         except ApiError as error:
@@ -173,10 +178,10 @@ class KubeClient:
             existing = [item async for item in self.every(path, fieldSelector=f"metadata.name={name}")]
             if not existing:
                 raise
-        current, owner = existing[0], metadata["ownerReferences"][0]["uid"]
-        if owner not in {o["uid"] for o in current["metadata"].get("ownerReferences", ())}:
+        current = existing[0]
+        if owner_uids(child).isdisjoint(owner_uids(current)):
             raise NameTakenError(f"{kind} {name}")
-        if "deletionTimestamp" in current["metadata"]:
+        if is_being_deleted(current):
             raise ApiError(409, f"{kind} {name} is still terminating")
         if remedy(kind):
             return await self._restore_labels(kind, current, metadata["labels"])
@@ -263,7 +268,7 @@ class KubeClient:
         if uid or version:
             options["preconditions"] = {name: value for name, value in required.items() if value}
         if force:
-            options["gracePeriodSeconds"] = 0
+            options |= {"gracePeriodSeconds": 0}
         try:
             await self.call("DELETE", f"{_PATHS[kind].format(namespace)}/{name}", body=options)
         except ApiError as error:

@@ -7,9 +7,10 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from rightsizer_operator.values.kueue import WorkloadCondition, owners_of
+from rightsizer_operator.values.kueue import WorkloadCondition, owners_of, pod_specs_of
+from rightsizer_operator.values.metadata import is_being_deleted
 from rightsizer_operator.values.nodes import ClusterNode, NodeRequirements, gpu_type, obstacle, pod_gpus
-from rightsizer_operator.values.pods import PodPhase
+from rightsizer_operator.values.pods import PodPhase, node_of
 
 Object = Mapping[str, Any]
 
@@ -25,9 +26,9 @@ def unscheduled(pods: Iterable[Object], nodes: Collection[ClusterNode]) -> froze
     waiting = (
         pod["spec"]
         for pod in pods
-        if not pod["spec"].get("nodeName")
+        if not node_of(pod)
         and pod.get("status", {}).get("phase", PodPhase.PENDING) == PodPhase.PENDING
-        and "deletionTimestamp" not in pod["metadata"]
+        and not is_being_deleted(pod)
     )
     return _types(waiting, nodes)
 
@@ -45,7 +46,7 @@ def queued(
             "spec"
         ].get("active", True)
         if not settled and not owners & set(own):
-            waiting += [pods["template"]["spec"] for pods in workload["spec"].get("podSets", ())]
+            waiting += pod_specs_of(workload)
     return _types(waiting, nodes)
 
 

@@ -9,6 +9,7 @@ from rightsizer_operator.cluster.client import KubeClient
 from rightsizer_operator.cluster.occupancy import BoundPod, bound_pods
 from rightsizer_operator.values.devices import Devices
 from rightsizer_operator.values.nodes import pod_gpus, pod_slices
+from rightsizer_operator.values.pods import node_of
 from rightsizer_operator.values.requests import Amounts, Loads, pod_requests
 
 _UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
@@ -31,7 +32,7 @@ async def read_gpu_pods(kube: KubeClient, devices: Devices | None, gpu_nodes: Co
     async for listed in kube.every("/api/v1/pods", fieldSelector=_UNFINISHED):
         pod = devices.held_by(listed) if devices else listed
         spec = pod["spec"]
-        node, gpus = spec.get("nodeName"), pod_gpus(spec) + pod_slices(spec).total()
+        node, gpus = node_of(pod), pod_gpus(spec) + pod_slices(spec).total()
         if not node:
             waiting += [pod] if gpus else []
             continue

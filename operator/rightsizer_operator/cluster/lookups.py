@@ -20,17 +20,21 @@ from rightsizer_operator.values.devices import quota_name
 from rightsizer_operator.values.kueue import (
     KueueWorkload,
     Queue,
+    cluster_queue_of,
     flavors_of,
     gpus_of,
     levels_of,
     owners_of,
     part_of,
+    preferred_version,
+    topology_of,
 )
+from rightsizer_operator.values.metadata import Key, gpu_types_of, is_observed, owner_uids
 from rightsizer_operator.values.names import LABEL_PLAN, LABEL_ROLE, QUEUE_LABEL, WORKER
 from rightsizer_operator.values.nodes import gpu_type
 from rightsizer_operator.values.pods import Pod, PodPhase
 from rightsizer_operator.values.requests import Allowance, allowance
-from rightsizer_operator.values.snapshot import AttemptJob, Key, owner_uids
+from rightsizer_operator.values.snapshot import AttemptJob
 from rightsizer_operator.values.vendors import vendors_of
 
 _PODS_TTL_S = 5.0  # of the pods that hold GPUs, when a plan is sized
@@ -126,15 +130,11 @@ class ClusterReader:
         """What quotas call the GPUs that the plan may use."""
         if self._device_class:
             return (quota_name(self._device_class),)
-        named = self._gpu_types(key)
+        named = gpu_types_of(self._cache.plans.get(key, {}))
         kinds, nodes = {gpu_type(name) for name in named}, self._cache.nodes.values()
         slices = {node.resource for node in nodes if node.resource and gpu_type(node.product) in kinds}
         resources = sorted(slices) or [vendor.resource for vendor in vendors_of(named)]
         return tuple(f"requests.{resource}" for resource in resources)
-
-    def _gpu_types(self, key: Key) -> list[str]:
-        spec = self._cache.plans.get(key, {}).get("spec") or {}
-        return (spec.get("resources") or {}).get("gpuTypes") or []
 
     async def _read_listed(self, path: str) -> list[Mapping[str, Any]] | None:
         try:
@@ -208,7 +208,7 @@ class ClusterReader:
         if time.monotonic() < expires:
             return version
         group = await self._get(f"/apis/{_KUEUE}")
-        version = str(group["preferredVersion"]["version"]) if group else ""
+        version = preferred_version(group)
         self._version = (version, time.monotonic() + (_QUEUE_TTL_S if version else _NO_KUEUE_TTL_S))
         return version
 
@@ -216,14 +216,13 @@ class ClusterReader:
         """A missing queue counts as one without limits: Kueue reports what is wrong with it."""
         root = f"/apis/{_KUEUE}/{version}"
         local = await self._get(f"{root}/namespaces/{key[0]}/localqueues/{key[1]}")
-        name = local["spec"].get("clusterQueue", "") if local else ""
+        name = cluster_queue_of(local)
         cluster_queue = await self._get(f"{root}/clusterqueues/{name}") if name else None
         if cluster_queue is None:
             return Queue(name=key[1])
         levels: tuple[str, ...] = ()
         for flavor in flavors_of(cluster_queue):
-            spec = (await self._get(f"{root}/resourceflavors/{flavor}") or {}).get("spec", {})
-            topology_name = spec.get("topologyName")
+            topology_name = topology_of(await self._get(f"{root}/resourceflavors/{flavor}"))
             topology = await self._get(f"{root}/topologies/{topology_name}") if topology_name else None
             levels = levels_of(topology) if topology else ()
             if not levels:
@@ -263,8 +262,7 @@ def batches(weights: Mapping[str, int], *, max_weight: int, max_names: int) -> I
 def _is_over(plan: Mapping[str, Any]) -> bool:
     """Whether the plan has ended, and its spec has not changed since."""
     status = plan.get("status") or {}
-    seen = status.get("observedGeneration", 0) >= plan["metadata"]["generation"] if status else False
-    return seen and state_of(status).ended
+    return bool(status) and is_observed(plan) and state_of(status).ended
 
 
 def _needs_workload(job: AttemptJob, *, suspend: bool) -> bool:

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rightsizer_engine.values import immutable
+from rightsizer_operator.values.metadata import Key, controller_uid
 from rightsizer_operator.values.nodes import place_of, pod_gpus, pod_slices
-from rightsizer_operator.values.pods import PodPhase
-from rightsizer_operator.values.snapshot import Key
+from rightsizer_operator.values.pods import PodPhase, node_of
 
 Object = Mapping[str, Any]
 Owner = tuple[str, str]
@@ -28,10 +28,8 @@ class BoundPod:
 
 def owner_of(pod: Object) -> Owner | None:
     """The controller of a pod; None without one."""
-    metadata = pod["metadata"]
-    references = metadata.get("ownerReferences", ())
-    uid = next((o["uid"] for o in references if o.get("controller")), "")
-    return (metadata["namespace"], uid) if uid else None
+    uid = controller_uid(pod)
+    return (pod["metadata"]["namespace"], uid) if uid else None
 
 
 def bound_pods(pods: Iterable[Object]) -> tuple[BoundPod, ...]:
@@ -39,7 +37,7 @@ def bound_pods(pods: Iterable[Object]) -> tuple[BoundPod, ...]:
     return tuple(
         BoundPod(node=place_of(node, resource), owner=owner_of(pod), gpus=gpus)
         for pod in pods
-        if (node := pod["spec"].get("nodeName"))
+        if (node := node_of(pod))
         and pod.get("status", {}).get("phase") not in {PodPhase.SUCCEEDED, PodPhase.FAILED}
         for resource, gpus in {"": pod_gpus(pod["spec"]), **pod_slices(pod["spec"])}.items()
         if gpus

@@ -9,8 +9,9 @@ from rightsizer_operator.cluster.cache import Cache
 from rightsizer_operator.cluster.client import ApiError, KubeClient
 from rightsizer_operator.values import names
 from rightsizer_operator.values.conditions import state_of
+from rightsizer_operator.values.metadata import Key, event_time, owner_name, owner_uids
 from rightsizer_operator.values.pods import START_S, Pod, PodPhase
-from rightsizer_operator.values.snapshot import AttemptJob, ChildWarning, Key, owner_uids
+from rightsizer_operator.values.snapshot import AttemptJob, ChildWarning
 
 
 class PlanPods:
@@ -34,7 +35,9 @@ class PlanPods:
         own = {job.uid for job in jobs}
         store = names.rendezvous_name(key[1])
         pods = await self._kube.list("Pod", key[0], f"{names.LABEL_PLAN}={key[1]}")
-        return tuple(Pod.of(raw) for raw in pods if owner_uids(raw) & own or _owner_name(raw) == store)
+        return tuple(
+            Pod.of(raw) for raw in pods if owner_uids(raw) & own or owner_name(raw, "ReplicaSet") == store
+        )
 
     async def warnings(self, key: Key, pods: Sequence[Pod]) -> tuple[ChildWarning, ...]:
         """The newest Warning Event about what keeps pods from running, if the pods themselves do not tell."""
@@ -82,7 +85,7 @@ class PlanPods:
             if error.status in (403, 404):  # the reason stays unknown
                 return None
             raise
-        newest = max(events, key=_time, default=None)
+        newest = max(events, key=event_time, default=None)
         if newest is None:
             return None
         return ChildWarning(
@@ -95,12 +98,3 @@ class PlanPods:
 
 def _open(pods: Sequence[Pod]) -> int:
     return sum(pod.phase not in {PodPhase.SUCCEEDED, PodPhase.FAILED} for pod in pods)
-
-
-def _owner_name(raw: Mapping[str, Any]) -> str:
-    owners = raw["metadata"].get("ownerReferences", ())
-    return next((owner["name"] for owner in owners if owner["kind"] == "ReplicaSet"), "")
-
-
-def _time(event: Mapping[str, Any]) -> str:
-    return str(event.get("lastTimestamp") or event.get("eventTime") or event["metadata"]["creationTimestamp"])

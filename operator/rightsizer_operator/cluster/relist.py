@@ -10,9 +10,10 @@ from typing import Any, TypeVar
 from rightsizer_api.plan import GROUP, VERSION
 from rightsizer_engine.values import immutable
 from rightsizer_operator.cluster.client import ApiError, KubeClient
+from rightsizer_operator.values.metadata import Key, is_being_deleted, owner_uids, plan_key
 from rightsizer_operator.values.names import LABEL_MANAGED, MANAGED
 from rightsizer_operator.values.nodes import ClusterNode
-from rightsizer_operator.values.snapshot import AttemptJob, Key, Rendezvous, plan_key
+from rightsizer_operator.values.snapshot import AttemptJob, Rendezvous
 
 Object = Mapping[str, Any]
 Child = tuple[Key, str, tuple[str, ...]]
@@ -130,9 +131,9 @@ def _plural(kind: str) -> str:
 
 
 def _is_kept(raw: Object) -> bool:
-    return "deletionTimestamp" not in raw["metadata"]
+    return not is_being_deleted(raw)
 
 
 def _child(kind: str, metadata: Object) -> Child:
-    owners = tuple(owner["uid"] for owner in metadata.get("ownerReferences", ()))
-    return plan_key({"metadata": metadata}), f"{kind}/{metadata['name']}", owners
+    item = {"metadata": metadata}
+    return plan_key(item), f"{kind}/{metadata['name']}", tuple(owner_uids(item))

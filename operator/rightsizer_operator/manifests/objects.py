@@ -13,7 +13,6 @@ from rightsizer_launch.worker.restart_monitor import EXIT_GIVEN_UP
 from rightsizer_operator.manifests.pod_security import pod_security, store_security
 from rightsizer_operator.manifests.pod_spec import (
     AttemptLaunch,
-    digest,
     labels,
     selector,
     template,
@@ -134,7 +133,7 @@ def job(launch: AttemptLaunch, *, active_deadline_s: int | None = None) -> Objec
     }
     in_place = launch.worker.elastic.in_place
     notes = {
-        names.DIGEST: digest(launch),
+        names.DIGEST: launch.digest,
         names.GPU_TYPE: launch.gpu_type,
         names.ELASTIC: str(in_place).lower(),
     }

@@ -41,7 +41,8 @@ class AttemptLaunch:
     `products` are the node labels of its GPU type; `queue` is its Kueue queue, if it waits in one;
     `reserve_gpus` is what a staged plan may grow to, 0 for others; `devices` are those that its pods claim.
     `resource` is what pods request of the strategy `mixed` of MIG; empty: the vendor's. `requests` is the CPU
-    and memory of a worker, `shm_bytes` the limit of its /dev/shm; 0: its node's memory.
+    and memory of a worker, `shm_bytes` the limit of its /dev/shm; 0: its node's memory. `digest` says
+    what the workers run.
     """
 
     plan: TrainingPlan
@@ -58,6 +59,7 @@ class AttemptLaunch:
     resource: str = ""
     requests: Amounts = field(default_factory=dict)
     shm_bytes: int = 0
+    digest: str = ""
     settings: OperatorSettings = field(default_factory=OperatorSettings)
 
     @property

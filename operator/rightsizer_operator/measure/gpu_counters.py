@@ -6,7 +6,7 @@ from dataclasses import field
 from rightsizer_engine.domain.reading import Missing, Reading
 from rightsizer_engine.units import format_duration
 from rightsizer_engine.values import immutable
-from rightsizer_operator.values.snapshot import Key
+from rightsizer_operator.values.metadata import Key
 
 _MISSED_ROUNDS = 3
 """Rounds of queries after which the last answer is too old."""

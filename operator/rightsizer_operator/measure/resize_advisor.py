@@ -12,10 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rightsizer_api import validate
-from rightsizer_api.placeholders import layout_of
 from rightsizer_api.plan import TrainingPlan
-from rightsizer_api.quantities import parse_time
+from rightsizer_api.sizing import ResolvedPlan
 from rightsizer_api.spec.resources import ElasticityMode
 from rightsizer_engine.domain.reading import Missing, Reading
 from rightsizer_engine.errors import RightsizerError
@@ -28,7 +26,14 @@ from rightsizer_launch.running.marks import Mark, pruned, start_durations_s, tra
 from rightsizer_launch.running.size_history import visits_of
 from rightsizer_operator.cluster.cache import Cache
 from rightsizer_operator.measure.gpu_counters import Counters
-from rightsizer_operator.measure.samples import mark_of, marks_of_samples, newest_reading, samples_of
+from rightsizer_operator.measure.samples import (
+    mark_of,
+    marks_of_samples,
+    newest_reading,
+    samples_of,
+)
+from rightsizer_operator.reconcile.parsed_plan import parsed_plan
+from rightsizer_operator.reconcile.persisted import PersistedStatus
 from rightsizer_operator.reconcile.resize_advice import (
     ResizeContext,
     advise,
@@ -36,14 +41,18 @@ from rightsizer_operator.reconcile.resize_advice import (
     layout_before,
     limits_of_plan,
     recorded_starts_s,
+    size_of,
     unmeasured,
 )
 from rightsizer_operator.reconcile.size import node_requirements, scaling_of
 from rightsizer_operator.reconcile.sizing_answer import RunningAttempt
+from rightsizer_operator.values.attempt import AttemptRecord
 from rightsizer_operator.values.conditions import state_of
 from rightsizer_operator.values.inventory import Inventory
+from rightsizer_operator.values.metadata import Key, created_at, generation_of, key_of, log_fields
 from rightsizer_operator.values.settings import OperatorSettings
-from rightsizer_operator.values.snapshot import Key, ReportedProgress, log_fields
+from rightsizer_operator.values.sized import SizedPlan, sized_gpu_type
+from rightsizer_operator.values.snapshot import ReportedProgress
 
 _LOG = logging.getLogger("rightsizer.operator")
 
@@ -95,7 +104,7 @@ class Advisor:
         """A scrape of a plan's workers; None: none answered, or `refusal` says why it was not read."""
         memory = self._known(plan)
         if memory is None:
-            memory = self._memories[_key(plan)] = self._recalled(plan, at_s=at_s)
+            memory = self._memories[key_of(plan)] = self._recalled(plan, at_s=at_s)
         memory.progress, memory.refusal = progress, refusal
         if progress is not None:
             new = mark_of(
@@ -165,7 +174,7 @@ class Advisor:
         if memory is None or memory.decision is None:
             return None
         generation, decision = memory.decision
-        return decision if generation == plan["metadata"]["generation"] else None
+        return decision if generation == generation_of(plan) else None
 
     def consume(self, key: Key, decision: Decision | None) -> None:
         """Drop a decision once the status that follows from it is written. A newer one stays."""
@@ -197,7 +206,7 @@ class Advisor:
         return lambda: self._answer(question, memory)
 
     def _known(self, plan: Mapping[str, Any]) -> _Memory | None:
-        memory = self._memories.get(_key(plan))
+        memory = self._memories.get(key_of(plan))
         return memory if memory is not None and memory.uid == plan["metadata"]["uid"] else None
 
     def _answer(self, question: "_Question", memory: _Memory) -> None:
@@ -210,19 +219,19 @@ class Advisor:
             _LOG.exception("a fault in a resize decision", extra=log_fields(question.key))
             return
         if decision is not None:
-            memory.decision = (question.plan["metadata"]["generation"], decision)
+            memory.decision = (generation_of(question.plan), decision)
 
     def _decide(self, question: "_Question", memory: _Memory) -> Decision | None:
-        plan = validate({name: value for name, value in question.plan.items() if name != "status"})
-        status: Mapping[str, Any] = question.plan.get("status") or {}
-        if plan.spec.resize_mode is ElasticityMode.OFF or not {"sizing", "attempt"} <= status.keys():
+        resolved, status = parsed_plan(question.plan), PersistedStatus.of(question.plan.get("status") or {})
+        plan = resolved.plan
+        if plan.spec.resize_mode is ElasticityMode.OFF or status.sized is None or status.attempt is None:
             return None
         context = self._context(question, plan, status)
         needed_s = window_s(limits_of_plan(plan, status, context=context, settings=self._settings))
         memory.keep_s = self._keep_s(needed_s)
         if isinstance(question.counters, Missing):
             return unmeasured(status, question.counters)
-        scaling = self._scaling(question, memory, plan, status)
+        scaling = self._scaling(question, memory, resolved, status.sized)
         if scaling is None:
             return None
         own = newest_reading(
@@ -233,7 +242,7 @@ class Advisor:
             warm_up_s=self._settings.warm_up_s,
         )
         return self._advise(
-            plan,
+            resolved,
             status,
             reading=with_gpu_counters(own, question.counters),
             context=context,
@@ -242,7 +251,7 @@ class Advisor:
             now=dt.datetime.fromtimestamp(question.unix_s, dt.UTC),
         )
 
-    def _context(self, question: "_Question", plan: TrainingPlan, status: Mapping[str, Any]) -> ResizeContext:
+    def _context(self, question: "_Question", plan: TrainingPlan, status: PersistedStatus) -> ResizeContext:
         """Free GPUs, demand, training time and restart price.
 
         Launches before this operator began are left out: their first step may be missing from the marks.
@@ -253,10 +262,10 @@ class Advisor:
             *recorded_starts_s(status, until_s=self._began_s),
             *start_durations_s(question.marks, watched),
         )
-        kind, requirements = status["sizing"]["gpuType"], node_requirements(plan)
-        room = question.inventory.free(requirements, kind, question.pod_gpus)
+        sized = size_of(status)
+        room = question.inventory.free(node_requirements(plan), sized.gpu_type, question.pod_gpus)
         return ResizeContext(
-            free_gpus=max(0, room - status["attempt"]["gpus"]),
+            free_gpus=max(0, room - sized.gpus),
             others_waiting=question.others_waiting,
             trained_s=trained_s(question.marks, now_s=question.now_s),
             restart_s=restart_s(starts, prior_s=self._settings.restart_s),
@@ -266,23 +275,19 @@ class Advisor:
         )
 
     def _scaling(
-        self, question: "_Question", memory: _Memory, plan: TrainingPlan, status: Mapping[str, Any]
+        self, question: "_Question", memory: _Memory, resolved: ResolvedPlan, sized: SizedPlan
     ) -> Scaling | None:
         """The plan's curve, cached while its spec and layout stay: it costs a search."""
-        layout, metadata = layout_of(status["attempt"]["layout"]), question.plan["metadata"]
-        holds_for = (metadata["generation"], layout)
+        holds_for = (generation_of(question.plan), sized.layout)
         if memory.curve is not None and memory.curve[0] == holds_for:
             return memory.curve[1]
         scaling = self._scaling_of(
-            plan,
+            resolved,
             RunningAttempt(
-                layout=layout,
-                batch=status["sizing"]["globalBatchSequences"],
-                elastic=True,
-                gpu_type=status["sizing"]["gpuType"],
+                layout=sized.layout, batch=sized.batch_sequences, elastic=True, gpu_type=sized.gpu_type
             ),
             inventory=question.inventory,
-            created=parse_time(metadata["creationTimestamp"]) or dt.datetime.now(dt.UTC),
+            created=created_at(question.plan) or dt.datetime.now(dt.UTC),
             inter_gbps=self._settings.inter_node_gbps,
         )
         if scaling is not None:
@@ -305,12 +310,9 @@ class _Question:
     others_waiting: bool
 
 
-def _key(plan: Mapping[str, Any]) -> Key:
-    return plan["metadata"]["namespace"], plan["metadata"]["name"]
-
-
 def _attempt(plan: Mapping[str, Any]) -> int:
-    return int(((plan.get("status") or {}).get("attempt") or {}).get("number", 0))
+    attempt = AttemptRecord.of((plan.get("status") or {}).get("attempt"))
+    return attempt.number if attempt else 0
 
 
 def _others_wait(plan: Mapping[str, Any], key: Key, cache: Cache) -> bool:
@@ -324,4 +326,4 @@ def _others_wait(plan: Mapping[str, Any], key: Key, cache: Cache) -> bool:
 
 
 def _gpu_type(plan: Mapping[str, Any]) -> str:
-    return str(((plan.get("status") or {}).get("sizing") or {}).get("gpuType", ""))
+    return sized_gpu_type(plan.get("status") or {})

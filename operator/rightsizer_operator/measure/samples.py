@@ -7,9 +7,10 @@ window of the one before. Time without an operator lowers the window's coverage.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from rightsizer_engine.domain.reading import Phase, Reading
+from rightsizer_engine.domain.reading import Reading
 from rightsizer_launch.running.marks import Mark, present_run, pruned
 from rightsizer_launch.running.readings import reading_of
+from rightsizer_operator.values.observed import mark_of_sample, phase_of, sample_of
 from rightsizer_operator.values.snapshot import ReportedProgress
 
 _STEPS_TO_STALL = 5
@@ -27,7 +28,7 @@ def mark_of(progress: ReportedProgress, *, attempt: int, at_s: float, unix_s: fl
         tokens=progress.tokens,
         world=progress.workers,
         run=(attempt, progress.restarts),
-        phase=_phase(progress.phase),
+        phase=phase_of(progress.phase),
         covers_s=every_s,
         saving_s=progress.checkpoint_s,
         data_wait_s=progress.data_wait_s,
@@ -56,45 +57,10 @@ def newest_reading(
 def samples_of(marks: Sequence[Mark], *, keep_s: float, ahead_s: float) -> tuple[Mapping[str, Any], ...]:
     """The marks of the present run as status.samples; `ahead_s`: Unix time less the marks' clock."""
     few = pruned(present_run(marks), keep_s=keep_s, resolution=_RESOLUTION)
-    return tuple(_document(mark, ahead_s) for mark in few[-_MOST_SAMPLES:])
+    return tuple(sample_of(mark, ahead_s) for mark in few[-_MOST_SAMPLES:])
 
 
 def marks_of_samples(samples: Iterable[Mapping[str, Any]], *, ahead_s: float) -> tuple[Mark, ...]:
     """The marks of status.samples on a clock that is `ahead_s` behind Unix time."""
-    marks = (_mark(sample, ahead_s) for sample in samples)
+    marks = (mark_of_sample(sample, ahead_s) for sample in samples)
     return tuple(sorted(marks, key=lambda mark: mark.time_s))
-
-
-def _document(mark: Mark, ahead_s: float) -> Mapping[str, Any]:
-    attempt, restarts = mark.run
-    found = {
-        "unixSeconds": round(mark.time_s + ahead_s, 3),
-        "step": mark.step,
-        "tokens": mark.tokens,
-        "workers": mark.world,
-        "attempt": attempt,
-        "restarts": restarts,
-        "phase": mark.phase.value,
-        "coversSeconds": round(mark.covers_s, 3),
-        "savingSeconds": mark.saving_s,
-        "dataWaitSeconds": mark.data_wait_s,
-    }
-    return {name: value for name, value in found.items() if value is not None}
-
-
-def _mark(sample: Mapping[str, Any], ahead_s: float) -> Mark:
-    return Mark(
-        time_s=sample["unixSeconds"] - ahead_s,
-        step=sample["step"],
-        tokens=sample["tokens"],
-        world=sample.get("workers"),
-        run=(sample["attempt"], sample["restarts"]),
-        phase=_phase(sample["phase"]),
-        covers_s=sample["coversSeconds"],
-        saving_s=sample.get("savingSeconds"),
-        data_wait_s=sample.get("dataWaitSeconds"),
-    )
-
-
-def _phase(text: str) -> Phase:
-    return Phase(text) if text in set(Phase) else Phase.UNKNOWN

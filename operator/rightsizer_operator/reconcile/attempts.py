@@ -1,56 +1,56 @@
 """Attempts: whether the running Job can take the persisted size, and the launch of that size. Pure."""
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from rightsizer_api.spec.launch import Carrier
 from rightsizer_launch.worker_spec import ElasticRange, Size, elastic_range, worker_spec
 from rightsizer_operator.manifests.pod_spec import DIRECTORIES, AttemptLaunch, digest
 from rightsizer_operator.reconcile.lifetime import active_deadline_s
-from rightsizer_operator.reconcile.persisted import AttemptRecord, PersistedStatus
-from rightsizer_operator.reconcile.size import pod_gpus_of
 from rightsizer_operator.reconcile.sizing_answer import RunningAttempt
 from rightsizer_operator.reconcile.state import ReconcileState
 from rightsizer_operator.values import names
+from rightsizer_operator.values.attempt import AttemptRecord
+from rightsizer_operator.values.resize import ResizeCause
+from rightsizer_operator.values.sized import SizedPlan
 from rightsizer_operator.values.snapshot import AttemptJob
 from rightsizer_operator.values.vendors import AMD, vendor_of
 
 
 def attempted(
     state: ReconcileState,
-    report: Mapping[str, Any],
-    persisted: PersistedStatus,
+    sized: SizedPlan,
     *,
     reason: str = "the plan changed",
-    cause: str = "Plan",
-) -> PersistedStatus:
-    """The persisted status with this size, and a new attempt unless the running one can take it in place."""
-    sized = replace(persisted, report=report)
-    old, job, now = persisted.attempt, state.job, state.snapshot.now
-    launch = launch_of(replace(state, persisted=sized), attempt=old.number if old else 1)
-    launch_digest = digest(launch)  # refuses a plan that cannot be launched
-    name = state.plan.metadata.name
-    if old is None:
-        fresh = AttemptRecord(
-            number=1, gpus=report["gpus"], layout=report["layout"], job_name=names.job_name(name, 1)
-        )
-        return replace(sized, attempt=fresh)
+    cause: ResizeCause = ResizeCause.PLAN,
+) -> ReconcileState:
+    """The state with this size, and a new attempt unless the running one can take it in place."""
+    before, job, now = state.persisted, state.job, state.snapshot.now
+    old = before.attempt or _attempt(state, sized, 1)
+    state = with_launch(replace(state, persisted=replace(before, sized=sized, attempt=old), launch=None))
+    launch = state.launch
+    assert launch is not None, "a sized plan has a launch"
+    if before.attempt is None:
+        return state
     unstarted = old.started is None and job is None
-    fits = job is not None and job.digest == launch_digest and _fits(job, launch)
-    in_place = unstarted or (fits and not _has_time_again(state))
-    if in_place:
-        attempt = replace(old, gpus=report["gpus"], layout=report["layout"])
-        changed = old.gpus != report["gpus"] and not unstarted
-        noted = persisted.resized(report, reason=reason, cause=cause, now=now) if changed else persisted
-        return replace(sized, attempt=attempt, resizes=noted.resizes)
-    number = old.number + 1
-    attempt = AttemptRecord(
-        number=number, gpus=report["gpus"], layout=report["layout"], job_name=names.job_name(name, number)
+    fits = job is not None and job.digest == launch.digest and _fits(job, launch)
+    if unstarted or (fits and not _has_time_again(state)):
+        attempt = replace(old, gpus=sized.gpus, layout=sized.document["layout"])
+        changed = old.gpus != sized.gpus and not unstarted
+        noted = before.resized(sized, reason=reason, cause=cause, now=now) if changed else before
+        return replace(state, persisted=replace(state.persisted, attempt=attempt, resizes=noted.resizes))
+    attempt = _attempt(state, sized, old.number + 1)
+    noted = before.resized(sized, reason=f"{reason}: attempt {attempt.number}", cause=cause, now=now)
+    observed = replace(before.observed, restarts=None)
+    persisted = replace(
+        state.persisted, attempt=attempt, resizes=noted.resizes, failures=(), observed=observed
     )
-    noted = persisted.resized(report, reason=f"{reason}: attempt {number}", cause=cause, now=now)
-    observed = {name: value for name, value in persisted.observed.items() if name != "restarts"}
-    return replace(sized, attempt=attempt, resizes=noted.resizes, failures=(), observed=observed)
+    return replace(state, persisted=persisted, launch=None)
+
+
+def _attempt(state: ReconcileState, sized: SizedPlan, number: int) -> AttemptRecord:
+    """A new attempt of this size."""
+    name = names.job_name(state.plan.metadata.name, number)
+    return AttemptRecord(number=number, gpus=sized.gpus, layout=sized.document["layout"], job_name=name)
 
 
 def adopted(state: ReconcileState) -> ReconcileState:
@@ -67,9 +67,9 @@ def adopted(state: ReconcileState) -> ReconcileState:
         attempt, number=job.attempt, job_name=job.name, started=job.started_at or attempt.started
     )
     kept = replace(state, persisted=replace(state.persisted, attempt=earlier))
-    if attempt.number == job.attempt + 1 and kept.persisted.report is not None:
-        launch = launch_of(kept, attempt=job.attempt)
-        if job.digest != digest(launch) or not _fits(job, launch):
+    if attempt.number == job.attempt + 1 and kept.persisted.sized is not None:
+        kept = with_launch(kept)
+        if kept.launch is None or job.digest != kept.launch.digest or not _fits(job, kept.launch):
             return state
     return kept
 
@@ -87,54 +87,64 @@ def _has_time_again(state: ReconcileState) -> bool:
     return limit_s is None or limit_s > job.active_deadline_s
 
 
-def launch_of(state: ReconcileState, *, attempt: int) -> AttemptLaunch:
-    """The launch of the persisted size."""
-    report, job, layout = state.persisted.report or {}, state.job, state.persisted.layout
-    pod_gpus = job.gpus_per_pod if job is not None and job.elastic and _elastic(state).in_place else 0
-    if not pod_gpus or layout.gpus % pod_gpus:
-        pod_gpus = pod_gpus_of(report)
+def with_launch(state: ReconcileState) -> ReconcileState:
+    """With the launch of the size and the attempt, built once; as it is before the plan is sized.
+
+    InputError and UnsupportedError: the plan cannot be launched.
+    """
+    persisted = state.persisted
+    if persisted.sized is None or persisted.attempt is None or state.launch is not None:
+        return state
+    return replace(state, launch=_launch(state, persisted.sized, persisted.attempt.number))
+
+
+def _launch(state: ReconcileState, sized: SizedPlan, attempt: int) -> AttemptLaunch:
+    job, inventory, layout = state.job, state.snapshot.inventory, sized.layout
+    pod_gpus = job.gpus_per_pod if job is not None and job.elastic and _elastic(state, sized).in_place else 0
     size = Size(
         layout=layout,
-        batch_sequences=report["globalBatchSequences"],
-        step_s=report["stepSeconds"],
-        checkpoint_interval_s=report["checkpointIntervalSeconds"],
-        rocm=vendor_of(report["gpuType"]) is AMD,
+        batch_sequences=sized.batch_sequences,
+        step_s=sized.step_s,
+        checkpoint_interval_s=sized.checkpoint_interval_s,
+        rocm=vendor_of(sized.gpu_type) is AMD,
     )
-    return AttemptLaunch(
+    launch = AttemptLaunch(
         plan=state.plan,
         owner_uid=state.snapshot.plan["metadata"]["uid"],
         attempt=attempt,
         layout=layout,
-        gpus_per_pod=pod_gpus,
-        gpu_type=report["gpuType"],
+        gpus_per_pod=sized.pod_gpus if not pod_gpus or layout.gpus % pod_gpus else pod_gpus,
+        gpu_type=sized.gpu_type,
         worker=worker_spec(state.plan, size, DIRECTORIES, movable=_movable(state)),
-        reserve_gpus=(report.get("opening") or {}).get("reserveGPUs", 0),
-        products=state.snapshot.inventory.products(report["gpuType"]),
+        reserve_gpus=sized.reserve_gpus,
+        products=inventory.products(sized.gpu_type),
         queue=state.snapshot.queue,
-        devices=state.snapshot.inventory.devices,
-        resource=state.snapshot.inventory.resource(report["gpuType"]),
+        devices=inventory.devices,
+        resource=inventory.resource(sized.gpu_type),
         settings=state.snapshot.settings,
     )
+    return replace(launch, digest=digest(launch))
 
 
 def running_of(state: ReconcileState) -> RunningAttempt | None:
     """What the running attempt fixes for a new size; None before the first attempt starts."""
     persisted, job = state.persisted, state.job
-    if persisted.report is None or persisted.attempt is None or persisted.attempt.started is None:
+    sized, attempt = persisted.sized, persisted.attempt
+    if sized is None or attempt is None or attempt.started is None:
         return None
-    elastic = _elastic(state).in_place and job is not None and job.is_active
+    elastic = _elastic(state, sized).in_place and job is not None and job.is_active
     return RunningAttempt(
-        layout=persisted.layout,
-        batch=persisted.report["globalBatchSequences"],
+        layout=sized.layout,
+        batch=sized.batch_sequences,
         elastic=elastic,
-        gpu_type=persisted.report["gpuType"],
-        tokens=float(persisted.observed.get("tokens", 0.0)),
+        gpu_type=sized.gpu_type,
+        tokens=float(persisted.observed.tokens or 0.0),
         pod_gpus=job.gpus_per_pod if job is not None and elastic else 0,
     )
 
 
-def _elastic(state: ReconcileState) -> ElasticRange:
-    return elastic_range(state.plan, state.persisted.layout, movable=_movable(state))
+def _elastic(state: ReconcileState, sized: SizedPlan) -> ElasticRange:
+    return elastic_range(state.plan, sized.layout, movable=_movable(state))
 
 
 def _movable(state: ReconcileState) -> bool:

@@ -7,15 +7,14 @@ its Job gets a deadline in the past, so that running pods stop and failed ones k
 
 import datetime as dt
 from dataclasses import replace
-from typing import Any
 
-from rightsizer_api.quantities import format_time, parse_time
 from rightsizer_api.state import ConditionType
 from rightsizer_engine.units import format_duration, parse_duration_s
 from rightsizer_launch.worker.restart_budget import RestartBudget
 from rightsizer_launch.worker.restart_monitor import DEFAULT_START_TIMEOUT_S
 from rightsizer_operator.reconcile.state import ReconcileState
 from rightsizer_operator.values.actions import PatchJob, Requeue
+from rightsizer_operator.values.attempt import FailureRecord
 from rightsizer_operator.values.conditions import PlanCondition, no, yes
 from rightsizer_operator.values.names import END_NOW_S, WORKER
 from rightsizer_operator.values.pods import Pod
@@ -74,13 +73,13 @@ def latest_failure(state: ReconcileState) -> str:
     if not failures:
         return ""
     many = f"failure {len(failures)}; {restarts.limit} are allowed within {restarts.within}"
-    return f"last failure: {failures[-1].get('message', '')} ({many})"
+    return f"last failure: {failures[-1].message} ({many})"
 
 
 def worker_restarts(state: ReconcileState) -> int:
     """Failures of this attempt's workers: those that ended pods, and those within pods, as rank 0 reports."""
     reported = state.snapshot.progress.restarts if state.snapshot.progress else 0
-    return max(int(state.persisted.observed.get("restarts", 0)), reported + len(state.persisted.failures))
+    return max(state.persisted.observed.restarts or 0, reported + len(state.persisted.failures))
 
 
 def _is_new(pod: Pod, state: ReconcileState) -> bool:
@@ -90,24 +89,24 @@ def _is_new(pod: Pod, state: ReconcileState) -> bool:
     the training advanced in between.
     """
     failures = state.persisted.failures
-    last, end = parse_time(failures[-1].get("at")) if failures else None, pod.ended_at
+    last, end = failures[-1].at if failures else None, pod.ended_at
     if last is None or end is None:
         return last is None
     restarted = pod.created is not None and pod.created > last
     return restarted or ((end - last).total_seconds() > _ROUND_S and _trained_since(pod, state, end))
 
 
-def _failure(pod: Pod, state: ReconcileState) -> dict[str, Any]:
-    """A failure as status.failures holds it."""
+def _failure(pod: Pod, state: ReconcileState) -> FailureRecord:
+    """A failed pod as the status records it."""
     at = pod.ended_at or state.snapshot.now
-    found: dict[str, Any] = {
-        "at": format_time(at),
-        "pod": pod.name,
-        "message": pod.cause[:_MOST_CHARACTERS],
-        "step": max(_step(state), _last_step(state)),
-        "trained": _trained_since(pod, state, at),
-    }
-    return found | ({"exitCode": pod.exit_code} if pod.exit_code is not None else {})
+    return FailureRecord(
+        at=at,
+        pod=pod.name,
+        message=pod.cause[:_MOST_CHARACTERS],
+        step=max(_step(state), _last_step(state)),
+        trained=_trained_since(pod, state, at),
+        exit_code=pod.exit_code,
+    )
 
 
 def _trained_since(pod: Pod, state: ReconcileState, at: dt.datetime) -> bool:
@@ -125,12 +124,12 @@ def _trained_since(pod: Pod, state: ReconcileState, at: dt.datetime) -> bool:
 def _step(state: ReconcileState) -> int:
     """The furthest step that is known of this attempt."""
     reported = state.snapshot.progress.step if state.snapshot.progress else 0
-    return max(reported, int(state.persisted.observed.get("step", 0)))
+    return max(reported, state.persisted.observed.step or 0)
 
 
 def _last_step(state: ReconcileState) -> int:
     failures = state.persisted.failures
-    return int(failures[-1].get("step", 0)) if failures else 0
+    return failures[-1].step if failures else 0
 
 
 def _spent(state: ReconcileState) -> PlanCondition | None:
@@ -140,12 +139,12 @@ def _spent(state: ReconcileState) -> PlanCondition | None:
         return None
     budget, advances = RestartBudget(limit=restarts.limit, within_s=parse_duration_s(restarts.within)), 0
     for failure in failures:
-        advances += bool(failure.get("trained"))
-        at = parse_time(failure.get("at")) or state.snapshot.now
+        advances += failure.trained
+        at = failure.at or state.snapshot.now
         budget = budget.failed(now_s=at.timestamp(), step=advances)
     if not budget.spent:
         return None
-    return yes("RestartsExceeded", f"{budget.spent}; last failure: {failures[-1].get('message', '')}")
+    return yes("RestartsExceeded", f"{budget.spent}; last failure: {failures[-1].message}")
 
 
 def _never_trained(state: ReconcileState, job: AttemptJob) -> PlanCondition | None:
@@ -155,7 +154,7 @@ def _never_trained(state: ReconcileState, job: AttemptJob) -> PlanCondition | No
         return None
     ready = f"{job.ready} of {job.parallelism} workers ready"
     limit = format_duration(_start_limit_s(state))
-    blocked = state.condition(ConditionType.RUNNING).get("message", "")
+    blocked = state.persisted.condition(ConditionType.RUNNING).message
     return yes(
         "StartTimeout",
         f"no training step within {limit} of the start (spec.launch.startTimeout): {blocked or ready}",
@@ -182,10 +181,9 @@ def _start_left_s(state: ReconcileState, job: AttemptJob) -> float | None:
 
 def _never_ran(state: ReconcileState, started_at: dt.datetime) -> bool:
     """Whether the workers have not all been ready since the Job started."""
-    running = state.condition(ConditionType.RUNNING)
-    since = parse_time(running.get("lastTransitionTime"))
-    return running.get("status") != "True" and (
-        since is None or (since - started_at).total_seconds() <= _SAME_MOMENT_S
+    running = state.persisted.condition(ConditionType.RUNNING)
+    return not running.holds and (
+        running.since is None or (running.since - started_at).total_seconds() <= _SAME_MOMENT_S
     )
 
 

@@ -5,7 +5,7 @@ the condition: progress, a phase in which GPUs may idle, missing measurements, a
 time without an operator. Pure.
 """
 
-from rightsizer_api.quantities import format_time, later, parse_time
+from rightsizer_api.quantities import format_time, later
 from rightsizer_api.spec.resources import WhenIdle
 from rightsizer_api.state import ConditionType, State
 from rightsizer_engine.domain.reading import Phase
@@ -13,7 +13,7 @@ from rightsizer_engine.resize.types import Action, Bottleneck, Decision, Mode
 from rightsizer_engine.units import parse_duration_s
 from rightsizer_operator.reconcile.state import ReconcileState
 from rightsizer_operator.values.actions import EmitEvent, PatchPlan
-from rightsizer_operator.values.conditions import PlanCondition, is_true, no, unknown, yes
+from rightsizer_operator.values.conditions import PlanCondition, no, unknown, yes
 
 _SUSPENDED = State.SUSPENDED
 _MISSED = 3  # writes of the measured progress that may be missing
@@ -21,11 +21,11 @@ _MISSED = 3  # writes of the measured progress that may be missing
 
 def idle_checked(state: ReconcileState) -> ReconcileState:
     """The state with the condition Idle; suspended if the plan asks for it and its grace time is over."""
-    known, decision = state.condition(ConditionType.IDLE), state.snapshot.decision
+    known, decision = state.persisted.condition(ConditionType.IDLE), state.snapshot.decision
     interrupted = _interruption(state)
     if interrupted is not None:
-        keeps = state.plan.spec.suspend and known.get("reason") == _SUSPENDED
-        return state.then(Idle=interrupted) if known and not keeps else state
+        keeps = state.plan.spec.suspend and known.reason == _SUSPENDED
+        return state.then(Idle=interrupted) if known.status and not keeps else state
     if decision is None:
         return state
     if decision.action is Action.FLAG and decision.bottleneck is Bottleneck.IDLE:
@@ -37,8 +37,8 @@ def idle_checked(state: ReconcileState) -> ReconcileState:
 
 def suspended_because(state: ReconcileState) -> str:
     """Why the operator suspended the plan; empty if somebody else did."""
-    known = state.condition(ConditionType.IDLE)
-    return str(known.get("message", "")) if known.get("reason") == _SUSPENDED else ""
+    known = state.persisted.condition(ConditionType.IDLE)
+    return known.message if known.reason == _SUSPENDED else ""
 
 
 def _interruption(state: ReconcileState) -> PlanCondition | None:
@@ -46,9 +46,9 @@ def _interruption(state: ReconcileState) -> PlanCondition | None:
     job, snapshot = state.job, state.snapshot
     if state.plan.spec.suspend or job is None or not job.is_active or job.ready < job.parallelism:
         return no("NotRunning")
-    if is_true(snapshot.status, ConditionType.RESIZING):
+    if state.persisted.holds(ConditionType.RESIZING):
         return no(ConditionType.RESIZING)
-    last = parse_time(state.persisted.observed.get("updatedAt"))
+    last = state.persisted.observed.updated_at
     if last is None or (snapshot.now - last).total_seconds() > _MISSED * snapshot.settings.observe_s:
         return unknown("NotMeasured", "the workers' metrics were not read for a while")
     return None
@@ -61,16 +61,17 @@ def _idle(state: ReconcileState, decision: Decision) -> ReconcileState:
         return state.then(Idle=yes("NotUsed", decision.reason))
     if state.snapshot.settings.cap(state.plan.metadata.namespace or "") is not Mode.AUTO:
         return state.then(Idle=yes("NotUsed", f"{decision.reason}; the site does not let it be suspended"))
-    warned = is_true(state.snapshot.status, ConditionType.IDLE)
-    since = parse_time(state.condition(ConditionType.IDLE).get("lastTransitionTime")) if warned else None
-    due = later(since or now, parse_duration_s(elasticity.idle_grace))
+    known = state.persisted.condition(ConditionType.IDLE)
+    due = later((known.since if known.holds else None) or now, parse_duration_s(elasticity.idle_grace))
     message = f"{decision.reason}; suspended at {format_time(due)} if it stays idle (elasticity.whenIdle)"
     progress = state.snapshot.progress
     if now >= due and progress is not None and progress.phase == Phase.TRAINING:
         return _suspended(state, decision)
     state = state.then(Idle=yes("NotUsed", message))
     return (
-        state if warned else state.then(EmitEvent(reason=ConditionType.IDLE, message=message, warning=True))
+        state
+        if known.holds
+        else state.then(EmitEvent(reason=ConditionType.IDLE, message=message, warning=True))
     )
 
 

@@ -9,12 +9,11 @@ import math
 from dataclasses import replace
 
 from rightsizer_api.plan import KIND
-from rightsizer_api.quantities import parse_time
 from rightsizer_api.state import ConditionType
 from rightsizer_engine.units import parse_duration_s
 from rightsizer_operator.reconcile.state import ReconcileState
 from rightsizer_operator.values.actions import Delete, EmitEvent, Requeue
-from rightsizer_operator.values.conditions import is_true
+from rightsizer_operator.values.metadata import version_of
 from rightsizer_operator.values.names import END_NOW_S
 
 
@@ -23,12 +22,8 @@ def clocked(state: ReconcileState) -> ReconcileState:
 
     A new attempt or a preemption keeps it. Like a Job's, it starts anew after a suspension and after an end.
     """
-    started, job, status = state.persisted.started, state.job, state.snapshot.status
-    if (
-        state.plan.spec.suspend
-        or is_true(status, ConditionType.COMPLETE)
-        or is_true(status, ConditionType.FAILED)
-    ):
+    started, job = state.persisted.started, state.job
+    if state.plan.spec.suspend or state.persisted.has_ended:
         started = None
     elif started is None and job is not None:
         started = job.started_at
@@ -54,14 +49,13 @@ def expired(state: ReconcileState) -> ReconcileState:
     left_s = ttl_s - (state.snapshot.now - finished).total_seconds()
     if left_s > 0:
         return state.then(Requeue(after_s=left_s))
-    metadata = state.snapshot.plan["metadata"]
-    version = metadata.get("resourceVersion", "")
-    delete = Delete(kind=KIND, name=metadata["name"], uid=metadata["uid"], version=version)
+    name, uid = state.plan.metadata.name, state.snapshot.plan["metadata"]["uid"]
+    delete = Delete(kind=KIND, name=name, uid=uid, version=str(version_of(state.snapshot.plan) or ""))
     message = f"finished {state.plan.spec.ttl_after_finished} ago (spec.ttlAfterFinished)"
     return state.then(delete, EmitEvent(reason="Expired", message=message))
 
 
 def _finished_at(state: ReconcileState) -> dt.datetime | None:
     """When the status says that the plan ended."""
-    ended = (state.condition(kind) for kind in (ConditionType.COMPLETE, ConditionType.FAILED))
-    return next((parse_time(c["lastTransitionTime"]) for c in ended if c.get("status") == "True"), None)
+    ended = map(state.persisted.condition, (ConditionType.COMPLETE, ConditionType.FAILED))
+    return next((condition.since for condition in ended if condition.holds), None)

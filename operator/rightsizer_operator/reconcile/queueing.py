@@ -3,7 +3,7 @@
 import datetime as dt
 from collections.abc import Sequence
 
-from rightsizer_api.quantities import format_time, parse_time
+from rightsizer_api.quantities import format_time
 from rightsizer_api.state import ConditionType
 from rightsizer_operator.reconcile.state import ReconcileState
 from rightsizer_operator.values import names
@@ -32,9 +32,7 @@ def reconcile_workloads(state: ReconcileState, job: AttemptJob) -> ReconcileStat
 
 def poll_s(state: ReconcileState) -> float:
     """How soon to look at a waiting Job's pods and Workloads again: less often, the longer it waits."""
-    since = (
-        parse_time(state.condition(ConditionType.ADMITTED).get("lastTransitionTime")) or state.snapshot.now
-    )
+    since = state.persisted.condition(ConditionType.ADMITTED).since or state.snapshot.now
     waited_s = (state.snapshot.now - since).total_seconds()
     return min(max(_FIRST_POLL_S, waited_s / 4), state.snapshot.settings.retry_s)
 

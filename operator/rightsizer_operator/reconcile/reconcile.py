@@ -5,20 +5,18 @@ executed in order. If one is lost, the next reconcile asks for it again. The sta
 everything that later reconciles need.
 """
 
-import functools
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from rightsizer_api import sizing, validate
-from rightsizer_api.plan import Metadata, TrainingPlan
+from rightsizer_api.plan import TrainingPlan
 from rightsizer_api.state import ConditionType, State
 from rightsizer_engine.errors import InputError, UnsupportedError
 from rightsizer_operator.reconcile.attempts import adopted, attempted, running_of
 from rightsizer_operator.reconcile.failures import recorded
 from rightsizer_operator.reconcile.idle import idle_checked
 from rightsizer_operator.reconcile.lifetime import clocked, expired
+from rightsizer_operator.reconcile.parsed_plan import parsed_plan
 from rightsizer_operator.reconcile.persisted import PersistedStatus
 from rightsizer_operator.reconcile.resize import advised, fallen_back, proven
 from rightsizer_operator.reconcile.run import clean_up, run
@@ -28,7 +26,18 @@ from rightsizer_operator.reconcile.sizing_answer import Size as Sizes
 from rightsizer_operator.reconcile.state import ReconcileState
 from rightsizer_operator.reconcile.status import run_conditions, status_document
 from rightsizer_operator.values.actions import Action, EmitEvent, PatchStatus, Requeue, SearchSize
-from rightsizer_operator.values.conditions import is_true, merge_conditions, no, state_of, unknown, yes
+from rightsizer_operator.values.conditions import (
+    PlanCondition,
+    conditions_of,
+    merge_conditions,
+    no,
+    state_of,
+    unknown,
+    yes,
+)
+from rightsizer_operator.values.metadata import generation_of, is_being_deleted
+from rightsizer_operator.values.pods import mount_paths
+from rightsizer_operator.values.sized import SizedPlan
 from rightsizer_operator.values.snapshot import Snapshot
 
 _MOST_FAULT = 500  # characters
@@ -36,13 +45,13 @@ _MOST_FAULT = 500  # characters
 
 def reconcile(snapshot: Snapshot, *, size: Sizes = answered) -> tuple[Action, ...]:
     """The actions for one plan; empty when nothing has to change. `size` answers sizing questions."""
-    if "deletionTimestamp" in snapshot.plan["metadata"]:
+    if is_being_deleted(snapshot.plan):
         return ()  # the garbage collector deletes the children; workers save on SIGTERM
     try:
         state = ReconcileState(
             snapshot=snapshot,
-            plan=_parse_plan(snapshot.plan),
-            persisted=PersistedStatus.of(snapshot.status, snapshot.jobs),
+            resolved=parsed_plan(snapshot.plan),
+            persisted=PersistedStatus.of(snapshot.status).with_jobs(snapshot.jobs),
             size=size,
         )
         state = recorded(adopted(state))
@@ -71,34 +80,22 @@ def _while_sizing(state: ReconcileState, missing: NotSizedYetError) -> tuple[Act
     state = state.then(SearchSize(question=missing.question))
     if state.job is not None:
         return _finish(run(clocked(state)))
-    if missing.long and state.persisted.report is None:
+    if missing.long and state.persisted.sized is None:
         return _finish(run(state.then(Sized=unknown(State.SIZING, "searching for a size takes its turn"))))
     return state.actions
-
-
-def _parse_plan(raw: Mapping[str, Any]) -> TrainingPlan:
-    """The plan, parsed once per spec: the cache key leaves out the status and the server's metadata."""
-    metadata = {name: value for name, value in raw["metadata"].items() if name in Metadata.model_fields}
-    spec = {name: value for name, value in raw.items() if name != "status"} | {"metadata": metadata}
-    return _validate(json.dumps(spec))
-
-
-@functools.lru_cache(maxsize=256)
-def _validate(text: str) -> TrainingPlan:
-    return validate(json.loads(text))
 
 
 def _size(state: ReconcileState) -> ReconcileState:
     """Size the plan if its spec is new or it has no size. A change of the launch starts a new attempt."""
     snapshot, persisted = state.snapshot, state.persisted
     spec_changed = persisted.generation < state.generation
-    if not spec_changed and persisted.report is not None and is_true(snapshot.status, ConditionType.SIZED):
+    if not spec_changed and persisted.sized is not None and persisted.holds(ConditionType.SIZED):
         return state
     if not state.plan.spec.launch.command or not state.plan.spec.launch.image:
         missing = "command" if not state.plan.spec.launch.command else "image"
         raise InputError(f"spec.launch.{missing}", value=None, remedy="is required to run on Kubernetes")
     decision = decide(
-        state.plan,
+        state.resolved,
         inventory=snapshot.inventory,
         now=snapshot.sizing_since or snapshot.now,
         created=state.created,
@@ -108,13 +105,13 @@ def _size(state: ReconcileState) -> ReconcileState:
         size=state.size,
     )
     persisted = replace(persisted, generation=state.generation)
-    if decision.report is None:
+    if decision.sized is None:
         accepted = yes("Valid") if decision.possible else no(decision.reason, decision.message)
         sized = no(decision.reason, decision.message)
         state = replace(state, persisted=persisted).then(Accepted=accepted, Sized=sized)
-        return state if persisted.report else state.then(Requeue(after_s=snapshot.settings.retry_s))
-    state = replace(state, persisted=attempted(state, decision.report, persisted))
-    message = decision.message + _borrowing_note(snapshot, decision.report)
+        return state if persisted.sized else state.then(Requeue(after_s=snapshot.settings.retry_s))
+    state = attempted(replace(state, persisted=persisted), decision.sized)
+    message = decision.message + _borrowing_note(snapshot, decision.sized)
     return state.then(
         EmitEvent(reason=ConditionType.SIZED, message=message),
         Accepted=yes("Valid", _checkpoint_warning(state.plan)),
@@ -124,18 +121,11 @@ def _size(state: ReconcileState) -> ReconcileState:
 
 def _finish(state: ReconcileState) -> tuple[Action, ...]:
     """The actions of a state, with the new status."""
-    snapshot = state.snapshot
-    if (
-        ConditionType.ACCEPTED not in state.conditions
-        and state.condition(ConditionType.ACCEPTED).get("reason") == State.FAULT
-    ):
+    accepted = state.persisted.condition(ConditionType.ACCEPTED)
+    if ConditionType.ACCEPTED not in state.conditions and accepted.reason == State.FAULT:
         state = state.then(Accepted=yes("Valid"))
     state = run_conditions(state)
-    status = status_document(state)
-    status["conditions"] = merge_conditions(
-        snapshot.status.get("conditions", ()), state.conditions, generation=state.generation, now=snapshot.now
-    )
-    return _ordered(snapshot, status, state.actions)
+    return _ordered(state.snapshot, status_document(state), state.actions)
 
 
 def _ordered(
@@ -157,32 +147,28 @@ def _ordered(
 def _reject(snapshot: Snapshot, message: str) -> tuple[Action, ...]:
     """Report an invalid plan in its conditions. A Job that runs keeps running."""
     invalid = no(State.INVALID, message)
-    conditions = {ConditionType.ACCEPTED: invalid, ConditionType.SIZED: invalid}
-    if not any(job.is_active for job in snapshot.jobs):
-        conditions |= {ConditionType.READY: invalid}
-    generation = int(snapshot.plan["metadata"].get("generation", 1))
-    status = dict(snapshot.status) | {"observedGeneration": generation}
-    status["conditions"] = merge_conditions(
-        snapshot.status.get("conditions", ()), conditions, generation=generation, now=snapshot.now
-    )
-    return _ordered(snapshot, status, ())
+    status = _with_conditions(snapshot, invalid, ConditionType.ACCEPTED, ConditionType.SIZED)
+    return _ordered(snapshot, status | {"observedGeneration": generation_of(snapshot.plan)}, ())
 
 
 def faulted(snapshot: Snapshot, error: Exception) -> tuple[Action, ...]:
     """Report a fault of the operator in a plan. It is tried again later; a Job that runs goes on."""
     message = f"a fault in the operator, which tries again: {type(error).__name__}: {error}"[:_MOST_FAULT]
-    fault = unknown(State.FAULT, message)
-    conditions = {ConditionType.ACCEPTED: fault}
-    if not any(job.is_active for job in snapshot.jobs):
-        conditions |= {ConditionType.READY: fault}
-    status, generation = dict(snapshot.status), int(snapshot.plan["metadata"].get("generation", 1))
-    status["conditions"] = merge_conditions(
-        snapshot.status.get("conditions", ()), conditions, generation=generation, now=snapshot.now
-    )
+    status = _with_conditions(snapshot, unknown(State.FAULT, message), ConditionType.ACCEPTED)
     if status == snapshot.status:
         return ()
     event = EmitEvent(reason=State.FAULT, message=message, warning=True)
     return PatchStatus(status=status), event
+
+
+def _with_conditions(snapshot: Snapshot, condition: PlanCondition, *kinds: ConditionType) -> dict[str, Any]:
+    """The status with this condition for these types, and for Ready unless a Job runs."""
+    new = dict.fromkeys(kinds, condition)
+    if not any(job.is_active for job in snapshot.jobs):
+        new[ConditionType.READY] = condition
+    old, generation = conditions_of(snapshot.status), generation_of(snapshot.plan)
+    merged = merge_conditions(old, new, generation=generation, now=snapshot.now)
+    return {**snapshot.status, "conditions": merged}
 
 
 def _has_ended(state: ReconcileState) -> bool:
@@ -190,22 +176,18 @@ def _has_ended(state: ReconcileState) -> bool:
     job = state.job
     if job is not None and job.finished:
         return True
-    status = state.snapshot.status
-    return job is None and (is_true(status, ConditionType.COMPLETE) or is_true(status, ConditionType.FAILED))
+    return job is None and state.persisted.has_ended
 
 
 def _is_trained(state: ReconcileState) -> bool:
     """Whether the training is complete. Nothing but more tokens to train starts it again."""
-    job, report = state.job, state.persisted.report
-    finished = (
-        job.finished == State.COMPLETE if job else is_true(state.snapshot.status, ConditionType.COMPLETE)
-    )
-    if not finished or report is None:
+    job, sized = state.job, state.persisted.sized
+    finished = job.finished == State.COMPLETE if job else state.persisted.holds(ConditionType.COMPLETE)
+    if not finished or sized is None:
         return False
-    workload = sizing.resolve(state.plan).workload
-    step_tokens = report["globalBatchSequences"] * workload.sequence_tokens
-    trained = max(report.get("steps", 0.0) * step_tokens, state.persisted.observed.get("tokens", 0.0))
-    return bool(workload.tokens <= trained + step_tokens)
+    step_tokens = sized.batch_sequences * state.resolved.workload.sequence_tokens
+    trained = max(sized.steps * step_tokens, state.persisted.observed.tokens or 0.0)
+    return bool(state.target_tokens <= trained + step_tokens)
 
 
 def _gpu_limit(snapshot: Snapshot) -> int | None:
@@ -214,10 +196,9 @@ def _gpu_limit(snapshot: Snapshot) -> int | None:
     return min((limit for limit in limits if limit is not None), default=None)
 
 
-def _borrowing_note(snapshot: Snapshot, report: Mapping[str, Any]) -> str:
+def _borrowing_note(snapshot: Snapshot, sized: SizedPlan) -> str:
     """That a staged plan grows beyond its queue's own quota, on GPUs that others may reclaim."""
-    reserve = (report.get("opening") or {}).get("reserveGPUs", 0)
-    own = snapshot.queue.nominal_gpus if snapshot.queue else None
+    reserve, own = sized.reserve_gpus, snapshot.queue.nominal_gpus if snapshot.queue else None
     if own is None or reserve <= own:
         return ""
     return f"; beyond {own} GPUs, its queue's own quota, a reserve of {reserve} is borrowed"
@@ -228,8 +209,7 @@ def _checkpoint_warning(plan: TrainingPlan) -> str:
     checkpoint, template = plan.spec.launch.checkpoint, plan.spec.launch.pod_template
     if checkpoint is None:
         return "spec.launch.checkpoint is not set: any failure restarts training from the beginning"
-    containers = ((template.spec if template else None) or {}).get("containers", ())
-    mounts = [m.get("mountPath", "") for c in containers for m in c.get("volumeMounts") or ()]
+    mounts = mount_paths((template.spec if template else None) or {})
     mounted = any(f"{checkpoint.path}/".startswith(mount.rstrip("/") + "/") for mount in mounts)
     return (
         "" if mounted else f"no volume is mounted at {checkpoint.path}: checkpoints are lost with their pods"

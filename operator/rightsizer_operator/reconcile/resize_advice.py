@@ -1,14 +1,11 @@
 """The engine's resize policy applied to one running plan. Pure."""
 
 import datetime as dt
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from rightsizer_api import sizing
-from rightsizer_api.placeholders import layout_of
 from rightsizer_api.plan import TrainingPlan
-from rightsizer_api.quantities import format_time, parse_time
+from rightsizer_api.sizing import ResolvedPlan
 from rightsizer_engine.domain.reading import Missing, Reading
 from rightsizer_engine.resize.policy import decide
 from rightsizer_engine.resize.types import (
@@ -25,8 +22,11 @@ from rightsizer_engine.units import parse_duration_s
 from rightsizer_engine.values import immutable
 from rightsizer_launch.running.limits import Tuning, gpu_bounds, limits_of, running_of, seconds_left
 from rightsizer_launch.running.size_history import SizeChange, history_of
+from rightsizer_operator.reconcile.persisted import PersistedStatus
 from rightsizer_operator.values.conditions import PlanCondition, no, unknown, yes
+from rightsizer_operator.values.resize import ResizeCause
 from rightsizer_operator.values.settings import OperatorSettings
+from rightsizer_operator.values.sized import SizedPlan
 
 NOT_MEASURED = "NotMeasured"
 """The condition's reason if data for a decision are missing."""
@@ -47,8 +47,8 @@ class ResizeContext:
 
 
 def policy_inputs(
-    plan: TrainingPlan,
-    status: Mapping[str, Any],
+    resolved: ResolvedPlan,
+    status: PersistedStatus,
     *,
     reading: Reading,
     context: ResizeContext,
@@ -57,19 +57,19 @@ def policy_inputs(
     now: dt.datetime,
 ) -> tuple[Reading, Running, Limits, History]:
     """The inputs of the policy for a running plan."""
-    running = running_job(plan, status, reading=reading, context=context, scaling=scaling, now=now)
-    limits = limits_of_plan(plan, status, context=context, settings=settings)
+    running = running_job(resolved, status, reading=reading, context=context, scaling=scaling, now=now)
+    limits = limits_of_plan(resolved.plan, status, context=context, settings=settings)
     return reading, running, limits, replace(history_of_status(status), visited=context.visited)
 
 
-def advise(plan: TrainingPlan, status: Mapping[str, Any], *, now: dt.datetime, **inputs: Any) -> Decision:
+def advise(resolved: ResolvedPlan, status: PersistedStatus, *, now: dt.datetime, **inputs: Any) -> Decision:
     """Decide about the size of a running plan; `inputs` as for `policy_inputs`."""
-    return decide(*policy_inputs(plan, status, now=now, **inputs), now_s=now.timestamp())
+    return decide(*policy_inputs(resolved, status, now=now, **inputs), now_s=now.timestamp())
 
 
 def running_job(
-    plan: TrainingPlan,
-    status: Mapping[str, Any],
+    resolved: ResolvedPlan,
+    status: PersistedStatus,
     *,
     reading: Reading,
     context: ResizeContext,
@@ -77,26 +77,33 @@ def running_job(
     now: dt.datetime,
 ) -> Running:
     """The plan as it runs."""
-    deadline, attempt = parse_time(status.get("deadline")), status["attempt"]
+    sized, due = size_of(status), status.deadline
     return running_of(
-        plan,
+        resolved.plan,
         reading,
-        gpus=attempt["gpus"],
-        layout=layout_of(attempt["layout"]),
+        gpus=sized.gpus,
+        layout=sized.layout,
         scaling=scaling,
-        target_tokens=sizing.resolve(plan).workload.tokens,
-        deadline_left_s=seconds_left(deadline.timestamp() if deadline else None, now_s=now.timestamp()),
+        target_tokens=resolved.workload.tokens,
+        deadline_left_s=seconds_left(due.timestamp() if due else None, now_s=now.timestamp()),
         trained_s=context.trained_s,
     )
 
 
-def unmeasured(status: Mapping[str, Any], missing: Missing) -> Decision:
+def size_of(status: PersistedStatus) -> SizedPlan:
+    """The size of a plan that runs."""
+    if status.sized is None:
+        raise LookupError("the plan is not sized")
+    return status.sized
+
+
+def unmeasured(status: PersistedStatus, missing: Missing) -> Decision:
     """No resize, since measurements are missing."""
-    attempt = status["attempt"]
+    sized = size_of(status)
     return Decision(
         action=Action.KEEP,
-        gpus=attempt["gpus"],
-        layout=layout_of(attempt["layout"]),
+        gpus=sized.gpus,
+        layout=sized.layout,
         reason=str(missing),
         missing=missing,
         bottleneck=Bottleneck.UNKNOWN,
@@ -104,19 +111,19 @@ def unmeasured(status: Mapping[str, Any], missing: Missing) -> Decision:
 
 
 def limits_of_plan(
-    plan: TrainingPlan, status: Mapping[str, Any], *, context: ResizeContext, settings: OperatorSettings
+    plan: TrainingPlan, status: PersistedStatus, *, context: ResizeContext, settings: OperatorSettings
 ) -> Limits:
     """The limits that the plan, the administrator and the cluster set. A staged plan grows to its reserve."""
-    opening, (least, most) = status["sizing"].get("opening"), gpu_bounds(plan)
-    if opening:
-        most = min(most or opening["reserveGPUs"], opening["reserveGPUs"])
+    sized, (least, most) = size_of(status), gpu_bounds(plan)
+    if sized.is_staged:
+        most = min(most or sized.reserve_gpus, sized.reserve_gpus)
     return limits_of(
         plan,
         tuning_of(settings, plan.metadata.namespace or ""),
         gpus=(least, most),
         takes_spare=most is not None,
-        look_s=(settings.look_s or opening["lookAfterSeconds"]) if opening else None,
-        checkpoint_interval_s=_checkpoint_interval_s(plan, status),
+        look_s=(settings.look_s or sized.look_after_s) if sized.is_staged else None,
+        checkpoint_interval_s=_checkpoint_interval_s(plan, sized),
         restart_s=context.restart_s,
         saves_first=True,
         free_gpus=context.free_gpus,
@@ -136,65 +143,48 @@ def tuning_of(settings: OperatorSettings, namespace: str) -> Tuning:
     )
 
 
-def _checkpoint_interval_s(plan: TrainingPlan, status: Mapping[str, Any]) -> float | None:
+def _checkpoint_interval_s(plan: TrainingPlan, sized: SizedPlan) -> float | None:
     checkpoint = plan.spec.launch.checkpoint
     if checkpoint is None:
         return None
     if checkpoint.interval == "auto":
-        return float(status["sizing"]["checkpointIntervalSeconds"])
+        return float(sized.checkpoint_interval_s)
     return parse_duration_s(checkpoint.interval)
 
 
-def history_of_status(status: Mapping[str, Any]) -> History:
+def history_of_status(status: PersistedStatus) -> History:
     """Earlier resizes of a plan, from its status."""
     return history_of(
         SizeChange(
-            at_s=time.timestamp(),
-            failed_gpus=row["fromGPUs"] if row.get("cause") == "Failure" else None,
-            from_gpus=row["fromGPUs"],
+            at_s=resize.at.timestamp(),
+            failed_gpus=resize.from_gpus if resize.cause == ResizeCause.FAILURE else None,
+            from_gpus=resize.from_gpus,
         )
-        for row in status.get("resizes") or ()
-        if (time := parse_time(row["at"])) is not None
+        for resize in status.resizes
+        if resize.at is not None
     )
 
 
-def layout_before(status: Mapping[str, Any], at_s: float) -> str:
+def layout_before(status: PersistedStatus, at_s: float) -> str:
     """The layout, as text, that the plan ran with at an earlier Unix time; empty: the present one."""
-    for row in status.get("resizes") or ():
-        if (time := parse_time(row["at"])) is not None and at_s < time.timestamp():
-            return str(row.get("fromLayout", ""))
-    return ""
+    later = (each for each in status.resizes if each.at is not None and at_s < each.at.timestamp())
+    resize = next(later, None)
+    return (resize.from_layout or "") if resize else ""
 
 
-def launches_of(status: Mapping[str, Any]) -> tuple[float, ...]:
+def launches_of(status: PersistedStatus) -> tuple[float, ...]:
     """When the present attempt and the recorded resizes were launched, in Unix time."""
-    rows = status.get("resizes") or ()
-    texts = (status.get("attempt", {}).get("startedAt"), *(row["at"] for row in rows))
-    return tuple(time.timestamp() for text in texts if (time := parse_time(text)) is not None)
+    started = status.attempt.started if status.attempt else None
+    return tuple(at.timestamp() for at in (started, *(each.at for each in status.resizes)) if at is not None)
 
 
-def recorded_starts_s(status: Mapping[str, Any], *, until_s: float) -> tuple[float, ...]:
-    """How long resizes before `until_s` took to their first step, from the status."""
-    rows = ((parse_time(row["at"]), parse_time(row.get("trainedAt"))) for row in status.get("resizes") or ())
+def recorded_starts_s(status: PersistedStatus, *, until_s: float) -> tuple[float, ...]:
+    """How long resizes before `until_s` took to their first step."""
     return tuple(
-        max(0.0, (trained - at).total_seconds())
-        for at, trained in rows
-        if at is not None and trained is not None and at.timestamp() < until_s
+        max(0.0, (resize.trained_at - resize.at).total_seconds())
+        for resize in status.resizes
+        if resize.at is not None and resize.trained_at is not None and resize.at.timestamp() < until_s
     )
-
-
-def document(decision: Decision, now: dt.datetime) -> dict[str, Any]:
-    """The decision as status.recommendation."""
-    reason = f"{decision.reason}; {decision.withheld}" if decision.withheld else decision.reason
-    return {
-        "action": decision.action.value.capitalize(),
-        "gpus": decision.gpus,
-        "reason": reason[:1024],
-        "evidence": [line[:1024] for line in decision.evidence[:16]],
-        "priceGPUHours": round(decision.price_gpu_hours, 3),
-        "savesGPUHours": round(decision.saves_gpu_hours, 3),
-        "at": format_time(now),
-    }
 
 
 def over_provisioned(decision: Decision) -> PlanCondition:

@@ -7,7 +7,7 @@ from typing import Any
 from rightsizer_api.state import ConditionType, RunningReason, State
 from rightsizer_operator.manifests import carriers, claims, isolation, objects
 from rightsizer_operator.manifests.pod_spec import AttemptLaunch
-from rightsizer_operator.reconcile.attempts import launch_of
+from rightsizer_operator.reconcile.attempts import with_launch
 from rightsizer_operator.reconcile.failures import ended, start_check
 from rightsizer_operator.reconcile.lifetime import active_deadline_s
 from rightsizer_operator.reconcile.queueing import poll_s, reconcile_workloads
@@ -28,7 +28,7 @@ _DEAD_NODE_RECHECK_S = 5.0
 
 def run(state: ReconcileState) -> ReconcileState:
     """Bring the children to what the plan is sized to."""
-    if state.persisted.report is None or state.persisted.attempt is None:
+    if state.persisted.sized is None or state.persisted.attempt is None:
         return state.then(Admitted=unknown("NotSized"), Running=no("NotSized"))
     state = _delete_pods_on_dead_nodes(state)
     if state.older_jobs:
@@ -66,7 +66,9 @@ def _launch(state: ReconcileState) -> ReconcileState:
         return state
     if state.plan.spec.suspend:
         return state.then(Admitted=no(State.SUSPENDED), Running=no(State.SUSPENDED))
-    launch = launch_of(state, attempt=attempt.number)
+    state = with_launch(state)
+    launch = state.launch
+    assert launch is not None, "an attempt has a size"
     if attempt.started is None and not queued:
         requirements = node_requirements(state.plan)
         free = state.snapshot.inventory.free(requirements, launch.gpu_type, launch.gpus_per_pod)
@@ -114,14 +116,16 @@ def _update(state: ReconcileState, job: AttemptJob) -> ReconcileState:
         if failed is not None:
             return failed
         state = start_check(state, job)
-    launch = launch_of(state, attempt=job.attempt)
+    state = with_launch(state)
+    launch = state.launch
+    assert launch is not None, "a plan that has a Job has a size"
     queued = state.snapshot.queue is not None
     patch: dict[str, Any] = {}
     if job.parallelism != launch.pods and job.elastic:
         patch = {"parallelism": launch.pods, "completions": launch.pods}
     deadline_s = active_deadline_s(state)
     if job.started_at is not None and not job.ending and job.active_deadline_s != deadline_s:
-        patch["activeDeadlineSeconds"] = deadline_s
+        patch |= {"activeDeadlineSeconds": deadline_s}
     state = state.then(*_missing(state, launch))
     complete = job.ready >= job.parallelism and state.snapshot.rendezvous_ready
     if not queued and job.is_active and not complete:

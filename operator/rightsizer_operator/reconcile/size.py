@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 from rightsizer_api import sizing
-from rightsizer_api.placeholders import layout_of
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_api.state import ConditionType, State
 from rightsizer_api.stated_hardware import stated_hardware
@@ -20,7 +19,7 @@ from rightsizer_engine.search.pricing.options import price_layout
 from rightsizer_engine.search.types import Request
 from rightsizer_engine.values import immutable
 from rightsizer_launch.running.limits import gpu_bounds
-from rightsizer_launch.worker_spec import gpus_per_node, in_place_sizes
+from rightsizer_launch.worker_spec import in_place_sizes
 from rightsizer_operator.reconcile.sizing_answer import (
     RunningAttempt,
     Size,
@@ -32,6 +31,7 @@ from rightsizer_operator.reconcile.sizing_answer import (
 )
 from rightsizer_operator.values.inventory import Inventory, clusters
 from rightsizer_operator.values.nodes import NodeRequirements
+from rightsizer_operator.values.sized import SizedPlan
 from rightsizer_operator.values.vendors import VENDORS
 
 _SIMPLER = "set spec.layout, spec.resources.gpuTypes or spec.resources.gpus, so that less is searched"
@@ -40,19 +40,19 @@ _GPU_TOLERATIONS = [{"key": v.resource, "operator": "Exists", "effect": "NoSched
 
 @immutable
 class SizingResult:
-    """`report` is the sized plan, as in status.sizing; if it is None, `reason` and `message` say why.
+    """If `sized` is None, `reason` and `message` say why.
 
     `possible` is false if no number of these GPUs is enough: the plan itself must change.
     """
 
-    report: Mapping[str, Any] | None = None
+    sized: SizedPlan | None = None
     possible: bool = True
     reason: str = ConditionType.SIZED
     message: str = ""
 
 
 def decide(
-    plan: TrainingPlan,
+    resolved: sizing.ResolvedPlan,
     *,
     inventory: Inventory,
     now: dt.datetime,
@@ -66,11 +66,12 @@ def decide(
 
     InputError and UnsupportedError say what is wrong with the plan itself.
     """
+    plan = resolved.plan
     requirements = node_requirements(plan)
     if running is not None:
         requirements = replace(requirements, types=(running.gpu_type,))
     kinds = inventory.sizes(requirements)
-    resolved, deadline_s = sizing.resolve(plan), sizing.deadline_s(plan, now=created)
+    deadline_s = sizing.deadline_s(plan, now=created)
     left_s = None if deadline_s is None else deadline_s - (now - created).total_seconds()
     if left_s is not None and left_s <= 0:
         return SizingResult(reason=State.DEADLINE_PASSED, message="the deadline has passed; give a later one")
@@ -85,7 +86,7 @@ def decide(
         if found is not None:
             total = {kind: inventory.total(requirements, kind, node) for kind, node in kinds.items()}
             note = _quota_note(size, question, found, total, quota_gpus)
-            return SizingResult(report=found.report, message=found.message + note)
+            return SizingResult(sized=found.sized, message=found.message + note)
         return _missing(report_of(size, SizingQuestion(request)), kinds, inventory, requirements, quota_gpus)
     except SizingRefusedError as refused:
         return SizingResult(reason=State.SIZING_TOO_LONG, message=f"{refused}; {_SIMPLER}")
@@ -107,9 +108,9 @@ def _on_free_else_all(
     pod_gpus = running.pod_gpus if running else 0
     total = {kind: inventory.total(requirements, kind, node) for kind, node in kinds.items()}
     widest = _within(size, question, total, quota_gpus)
-    if widest is None or widest.report is None:
+    if widest is None or widest.sized is None:
         return None
-    if _is_free(widest.report, inventory, requirements, pod_gpus):
+    if _is_free(widest.sized, inventory, requirements, pod_gpus):
         return widest
     rooms = {
         kind: inventory.free(requirements, kind, pod_gpus)
@@ -118,20 +119,12 @@ def _on_free_else_all(
         for kind, node in kinds.items()
     }
     found = _within(size, question, rooms, quota_gpus)
-    return found if found is not None and found.report else widest
+    return found if found is not None and found.sized else widest
 
 
-def _is_free(
-    report: Mapping[str, Any], inventory: Inventory, requirements: NodeRequirements, pod_gpus: int
-) -> bool:
+def _is_free(sized: SizedPlan, inventory: Inventory, requirements: NodeRequirements, pod_gpus: int) -> bool:
     """Whether the pods of a sized plan can be placed now."""
-    pods_of = pod_gpus or pod_gpus_of(report)
-    return inventory.free(requirements, report["gpuType"], pods_of) >= int(report["gpus"])
-
-
-def pod_gpus_of(report: Mapping[str, Any]) -> int:
-    """GPUs of each pod of a sized plan."""
-    return gpus_per_node(layout_of(report["layout"]), -(-report["gpus"] // max(1, report["nodes"])))
+    return inventory.free(requirements, sized.gpu_type, pod_gpus or sized.pod_gpus) >= sized.gpus
 
 
 def _quota_note(
@@ -142,11 +135,10 @@ def _quota_note(
     quota_gpus: int | None,
 ) -> str:
     """That quotas leave less than the reserve that a staged plan would have without them."""
-    if quota_gpus is None or "opening" not in (found.report or {}):
+    if quota_gpus is None or found.sized is None or not found.sized.is_staged:
         return ""
     unlimited = _within(size, question, total, None)
-    opening = ((unlimited.report if unlimited else None) or {}).get("opening") or {}
-    reserve = opening.get("reserveGPUs", 0)
+    reserve = unlimited.sized.reserve_gpus if unlimited and unlimited.sized else 0
     return f"; quotas leave {quota_gpus} GPUs of a reserve of {reserve}" if reserve > quota_gpus else ""
 
 
@@ -189,7 +181,7 @@ def cluster_request(plan: TrainingPlan, *, inventory: Inventory, created: dt.dat
 
 
 def at_size(
-    plan: TrainingPlan,
+    resolved: sizing.ResolvedPlan,
     *,
     gpus: int,
     layout: Layout | None,
@@ -198,13 +190,13 @@ def at_size(
     created: dt.datetime,
     inter_gbps: float | None = None,
     size: Size = answered,
-) -> Mapping[str, Any] | None:
-    """The report of a running plan at another size: in `layout` (None: the present one), else in any.
+) -> SizedPlan | None:
+    """A running plan at another size: in `layout` (None: the present one), else in any.
 
     The deadline and the budget do not count: this size was chosen by measurement. None: no layout fits, or
     the search takes too long.
     """
-    request = _running_request(plan, running, inventory, created=created, inter_gbps=inter_gbps)
+    request = _running_request(resolved, running, inventory, created=created, inter_gbps=inter_gbps)
     if request is None:
         return None
     unbounded = replace(request, gpu_counts=(gpus,), min_gpus=1, max_gpus=None)
@@ -214,13 +206,13 @@ def at_size(
             found = report_of(size, SizingQuestion(replace(unbounded, pinned=pinned)))
         except SizingRefusedError:
             return None
-        if found.report is not None:
-            return found.report
+        if found.sized is not None:
+            return found.sized
     return None
 
 
 def scaling_of(
-    plan: TrainingPlan,
+    resolved: sizing.ResolvedPlan,
     running: RunningAttempt,
     *,
     inventory: Inventory,
@@ -228,26 +220,26 @@ def scaling_of(
     inter_gbps: float | None = None,
 ) -> Scaling | None:
     """How fast a running plan would be at other sizes; None if the cluster no longer has its GPUs."""
-    request = _running_request(plan, running, inventory, created=created, inter_gbps=inter_gbps)
+    request = _running_request(resolved, running, inventory, created=created, inter_gbps=inter_gbps)
     if request is None:
         return None
     return PlanScaling(request=request, option=price_layout(request, running.layout)[0])
 
 
 def _running_request(
-    plan: TrainingPlan,
+    resolved: sizing.ResolvedPlan,
     running: RunningAttempt,
     inventory: Inventory,
     *,
     created: dt.datetime,
     inter_gbps: float | None,
 ) -> Request | None:
-    requirements = replace(node_requirements(plan), types=(running.gpu_type,))
+    requirements = replace(node_requirements(resolved.plan), types=(running.gpu_type,))
     kinds = inventory.sizes(requirements)
     if not kinds:
         return None
-    request = _request(sizing.resolve(plan), kinds, inter_gbps=inter_gbps, created=created)
-    fewest, most = gpu_bounds(plan)  # those of a resize; the request has those of the first size
+    request = _request(resolved, kinds, inter_gbps=inter_gbps, created=created)
+    fewest, most = gpu_bounds(resolved.plan)  # those of a resize; the request has those of the first size
     bounds: dict[str, Any] = {"min_gpus": fewest, "max_gpus": most or request.max_gpus}
     return replace(_continued(request, running), deadline_s=None, max_usd=None, **bounds)
 
@@ -303,11 +295,11 @@ def _missing(
     quota_gpus: int | None,
 ) -> SizingResult:
     """What is needed of any number of these GPUs, and what the cluster has."""
-    if found.report is None:
+    if found.sized is None:
         return SizingResult(possible=False, reason=State.NO_PLAN, message=found.message)
     limit = f"; quotas leave {quota_gpus}" if quota_gpus is not None else ""
-    gpu_type = found.report["gpuType"]
-    needs = f"needs {found.report['gpus']} x {gpu_type} in pods of up to {kinds[gpu_type]}"
+    gpu_type = found.sized.gpu_type
+    needs = f"needs {found.sized.gpus} x {gpu_type} in pods of up to {kinds[gpu_type]}"
     lacks = inventory.shortfall(requirements)
     has = f"the cluster has {inventory.summary()}{limit}" + (f": {lacks}" if lacks else "")
     return SizingResult(reason=State.INSUFFICIENT_GPUS, message=f"{needs}; {has}")

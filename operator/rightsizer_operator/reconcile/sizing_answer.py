@@ -8,7 +8,6 @@ import functools
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
 
 from rightsizer_api import reporting
 from rightsizer_api.state import State
@@ -20,6 +19,7 @@ from rightsizer_engine.search.size import size
 from rightsizer_engine.search.types import NoPlan, Plan, Request
 from rightsizer_engine.values import immutable
 from rightsizer_operator.reconcile.elastic_micro_batch import with_divisible_micro_batch
+from rightsizer_operator.values.sized import SizedPlan
 
 
 @immutable
@@ -78,17 +78,18 @@ class SizingQuestion:
             return False
         if any(gpus > of.most.get(kind, 0) for kind, gpus in self.most.items()):
             return False
-        return found.report is None or found.report["gpus"] <= self.most.get(found.report["gpuType"], 0)
+        sized = found.sized
+        return sized is None or sized.gpus <= self.most.get(sized.gpu_type, 0)
 
 
 @immutable
 class SizingAnswer:
-    """`report` is the sized plan, as in status.sizing; None: no size, and `message` says why.
+    """`sized` is the sized plan; None: no size, and `message` says why.
 
     `refusal` is a condition's reason if there is no answer: the request is wrong, or it takes too long.
     """
 
-    report: Mapping[str, Any] | None = None
+    sized: SizedPlan | None = None
     message: str = ""
     refusal: str = ""
 
@@ -129,7 +130,7 @@ def answer(question: SizingQuestion) -> SizingAnswer:
     if isinstance(found, NoPlan):
         return SizingAnswer(message=verdict(found))
     advice = probe_advice(found.request, found.option)
-    return SizingAnswer(report=_document(found), message="; ".join(filter(None, (verdict(found), advice))))
+    return SizingAnswer(sized=_sized(found), message="; ".join(filter(None, (verdict(found), advice))))
 
 
 answered = functools.lru_cache(maxsize=256)(answer)
@@ -158,8 +159,8 @@ def _searched(question: SizingQuestion) -> Plan | NoPlan:
     return free
 
 
-def _document(found: Plan) -> dict[str, Any]:
-    """The report as status.sizing holds it, with three runners-up."""
-    document = reporting.report(found).model_dump(mode="json", exclude_none=True, by_alias=True)
-    document["runnersUp"] = document.get("runnersUp", [])[:3]
-    return document
+def _sized(found: Plan) -> SizedPlan | None:
+    """The plan as status.sizing holds it, with three runners-up."""
+    report = reporting.report(found)
+    report = report.model_copy(update={"runners_up": report.runners_up[:3]})
+    return SizedPlan.of(report.model_dump(mode="json", exclude_none=True, by_alias=True))

@@ -3,16 +3,17 @@
 import datetime as dt
 from collections.abc import Mapping
 from dataclasses import field, replace
-from typing import Any
 
 from rightsizer_api.plan import TrainingPlan
-from rightsizer_api.quantities import parse_time
+from rightsizer_api.sizing import ResolvedPlan
 from rightsizer_api.state import ConditionType
 from rightsizer_engine.values import immutable
+from rightsizer_operator.manifests.pod_spec import AttemptLaunch
 from rightsizer_operator.reconcile.persisted import PersistedStatus
 from rightsizer_operator.reconcile.sizing_answer import Size, answered
 from rightsizer_operator.values.actions import Action
 from rightsizer_operator.values.conditions import PlanCondition
+from rightsizer_operator.values.metadata import created_at, generation_of
 from rightsizer_operator.values.snapshot import AttemptJob, Snapshot
 
 
@@ -20,18 +21,23 @@ from rightsizer_operator.values.snapshot import AttemptJob, Snapshot
 class ReconcileState:
     """The snapshot, the parsed plan, the status to persist, and the conditions and actions decided so far.
 
-    `size` answers sizing questions. `recommendation` replaces the status' one if set. `resized` is true if
-    this reconcile changes the size.
+    `resolved` is the plan in the engine's types. `size` answers sizing questions. `launch` is that of the
+    size, once it is built. `resized` is true if this reconcile changes the size.
     """
 
     snapshot: Snapshot
-    plan: TrainingPlan
+    resolved: ResolvedPlan
     persisted: PersistedStatus
     size: Size = answered
     conditions: Mapping[ConditionType, PlanCondition] = field(default_factory=dict)
     actions: tuple[Action, ...] = ()
-    recommendation: Mapping[str, Any] | None = None
+    launch: AttemptLaunch | None = None
     resized: bool = False
+
+    @property
+    def plan(self) -> TrainingPlan:
+        """The parsed plan."""
+        return self.resolved.plan
 
     @property
     def job(self) -> AttemptJob | None:
@@ -53,14 +59,19 @@ class ReconcileState:
     @property
     def generation(self) -> int:
         """The generation of the plan's spec."""
-        return int(self.snapshot.plan["metadata"].get("generation", 1))
+        return generation_of(self.snapshot.plan)
 
     @property
     def created(self) -> dt.datetime:
         """The plan's creation time, from which `finishWithin` counts."""
-        return parse_time(self.snapshot.plan["metadata"].get("creationTimestamp")) or self.snapshot.now
+        return created_at(self.snapshot.plan) or self.snapshot.now
 
-    def condition(self, kind: ConditionType) -> Mapping[str, Any]:
-        """A condition of the current status; empty if it is not set."""
-        conditions = self.snapshot.status.get("conditions", ())
-        return next((c for c in conditions if c["type"] == kind), {})
+    @property
+    def target_tokens(self) -> float:
+        """The tokens on which the plan trains."""
+        return self.resolved.workload.tokens
+
+    def holds(self, kind: ConditionType) -> bool:
+        """Whether a condition is True, as far as this reconcile has decided it, else as the status has it."""
+        decided = self.conditions.get(kind)
+        return decided.holds if decided else self.persisted.holds(kind)

@@ -4,11 +4,10 @@ import os
 from dataclasses import replace
 from typing import Any
 
-from rightsizer_api.quantities import format_time, parse_time
+from rightsizer_api.quantities import format_time
 from rightsizer_api.state import ConditionType, RunningReason, State
 from rightsizer_launch.worker.restart_monitor import EXIT_GIVEN_UP
 from rightsizer_operator.reconcile import deadline
-from rightsizer_operator.reconcile.deadline import target_tokens
 from rightsizer_operator.reconcile.failures import failed_pods, latest_failure, worker_restarts
 from rightsizer_operator.reconcile.final_progress import final_progress
 from rightsizer_operator.reconcile.idle import suspended_because
@@ -16,8 +15,9 @@ from rightsizer_operator.reconcile.pending import obstacle
 from rightsizer_operator.reconcile.state import ReconcileState
 from rightsizer_operator.values import names
 from rightsizer_operator.values.actions import Requeue
-from rightsizer_operator.values.conditions import PlanCondition, is_true, no, state_of, unknown, yes
+from rightsizer_operator.values.conditions import PlanCondition, merge_conditions, no, unknown, yes
 from rightsizer_operator.values.kueue import pending_reason
+from rightsizer_operator.values.observed import ObservedProgress
 from rightsizer_operator.values.pods import START_S, PodPhase
 from rightsizer_operator.values.snapshot import AttemptJob
 
@@ -43,9 +43,10 @@ def run_conditions(state: ReconcileState) -> ReconcileState:
         state = _live(state, job)
     elif not _has_ended(state):
         state = state.then(Complete=no("NotFinished"), Failed=no("NotFinished"))
-    at_risk = deadline.at_risk(state, _observed(state))
-    state = state.then(DeadlineAtRisk=at_risk, MetricsAvailable=_measured(state))
-    if not state.snapshot.status.get("conditions"):
+    state = _with_progress(state.then(MetricsAvailable=_measured(state)))
+    persisted = state.persisted
+    state = state.then(DeadlineAtRisk=deadline.at_risk(state, persisted.deadline, persisted.eta))
+    if not persisted.conditions:
         state = state.then(OverProvisioned=unknown("NotMeasured"))
     if ConditionType.RESIZING not in state.conditions:
         state = state.then(Resizing=_resizing(state))
@@ -53,43 +54,30 @@ def run_conditions(state: ReconcileState) -> ReconcileState:
 
 
 def status_document(state: ReconcileState) -> dict[str, Any]:
-    """The status without its conditions."""
-    persisted, snapshot = state.persisted, state.snapshot
-    status: dict[str, Any] = {
-        "observedGeneration": persisted.generation,
-        "selector": f"{names.LABEL_PLAN}={state.plan.metadata.name},{names.LABEL_ROLE}={names.WORKER}",
-    }
-    if persisted.report is not None:
-        status["sizing"] = dict(persisted.report)
-    if persisted.started is not None:
-        status["startedAt"] = format_time(persisted.started)
-    if persisted.attempt is not None:
-        status["attempt"] = persisted.attempt.document()
-    if persisted.failures:
-        status["failures"] = [dict(failure) for failure in persisted.failures]
-    if persisted.resizes:
-        status["resizes"] = [dict(entry) for entry in persisted.resizes]
-    observed = _observed(state)
-    due, eta = deadline.due_at(state), deadline.expected_end(state, observed)
-    status |= {"deadline": format_time(due)} if due else {}
-    status |= {"eta": format_time(eta)} if eta else {}
-    if observed:
-        status["observed"] = observed
-    samples = _samples(state, renewed=observed.get("updatedAt") != persisted.observed.get("updatedAt"))
+    """The new status."""
+    status = state.persisted.document()
+    status["selector"] = f"{names.LABEL_PLAN}={state.plan.metadata.name},{names.LABEL_ROLE}={names.WORKER}"
+    samples = _samples(state)
     if samples:
         status["samples"] = samples
-    recommendation = state.recommendation or snapshot.status.get("recommendation")
-    if recommendation:
-        status["recommendation"] = dict(recommendation)
+    status["conditions"] = merge_conditions(
+        state.persisted.conditions, state.conditions, generation=state.generation, now=state.snapshot.now
+    )
     return status
+
+
+def _with_progress(state: ReconcileState) -> ReconcileState:
+    """With the measured progress, the deadline and the expected end."""
+    state = replace(state, persisted=replace(state.persisted, observed=_observed(state)))
+    due = deadline.due_at(state)
+    eta = deadline.expected_end(state, due)
+    return replace(state, persisted=replace(state.persisted, deadline=due, eta=eta))
 
 
 def _has_ended(state: ReconcileState) -> bool:
     """Whether the current attempt has ended and its Job was deleted."""
-    ended = is_true(state.snapshot.status, ConditionType.COMPLETE) or is_true(
-        state.snapshot.status, ConditionType.FAILED
-    )
-    return ended and state.persisted.attempt is not None and state.persisted.attempt.started is not None
+    attempt = state.persisted.attempt
+    return state.persisted.has_ended and attempt is not None and attempt.started is not None
 
 
 def _finished(state: ReconcileState, job: AttemptJob) -> ReconcileState:
@@ -101,9 +89,9 @@ def _finished(state: ReconcileState, job: AttemptJob) -> ReconcileState:
             Running=finished,
             Resizing=finished,
         )
-    known, causes = state.condition(ConditionType.FAILED), _failure_message(state)
-    if known.get("status") == "True":  # decided before its pods could be deleted
-        failed = yes(known["reason"], known.get("message", ""))
+    known, causes = state.persisted.condition(ConditionType.FAILED), _failure_message(state)
+    if known.holds:  # decided before its pods could be deleted
+        failed = yes(known.reason, known.message)
     elif job.exceeded_deadline:
         limit = state.plan.spec.active_deadline
         message = (
@@ -131,10 +119,10 @@ def _live(state: ReconcileState, job: AttemptJob) -> ReconcileState:
         queued = pending_reason(state.snapshot.workloads)
         reason = queued if state.snapshot.queue else f"{job.kind} {job.name} is suspended"
         return state.then(Admitted=no(State.QUEUED, reason), Running=no(RunningReason.NOT_ADMITTED))
-    running, known = _running(state, job), state.condition(ConditionType.RUNNING)
-    if running.reason in _STARTS and known.get("reason") == State.STARTING and _has_just_begun(state):
+    running, known = _running(state, job), state.persisted.condition(ConditionType.RUNNING)
+    if running.reason in _STARTS and known.reason == State.STARTING and _has_just_begun(state):
         state = state.then(Requeue(after_s=START_S))
-        running = no(State.STARTING, known.get("message", ""))  # its steps are not worth a write each
+        running = no(State.STARTING, known.message)  # its steps are not worth a write each
     return state.then(Admitted=yes(ConditionType.ADMITTED), Running=running)
 
 
@@ -186,7 +174,7 @@ def _resizing(state: ReconcileState) -> PlanCondition:
         return no("NotResizing")
     wanted = attempt.gpus // job.gpus_per_pod if job.gpus_per_pod else job.parallelism
     changes = job.elastic and wanted != job.parallelism
-    if changes or (is_true(state.snapshot.status, ConditionType.RESIZING) and job.ready != wanted):
+    if changes or (state.persisted.holds(ConditionType.RESIZING) and job.ready != wanted):
         message = f"{job.ready} of {wanted} workers ready"
         workloads = state.snapshot.workloads
         queued = any(w.replaces and not w.admitted for w in workloads if not w.finished)
@@ -197,11 +185,11 @@ def _resizing(state: ReconcileState) -> PlanCondition:
 def _ready(state: ReconcileState) -> PlanCondition:
     """Ready's reason is the plan's state: Failed or Complete if it has ended, else what the Job does."""
     for kind, ready in ((ConditionType.FAILED, no), (ConditionType.COMPLETE, yes)):
-        new, old = state.conditions.get(kind), state.condition(kind)
-        if new is not None and new.status == "True":
+        new, old = state.conditions.get(kind), state.persisted.condition(kind)
+        if new is not None and new.holds:
             return ready(kind, new.message)
-        if new is None and old.get("status") == "True":
-            return ready(kind, old.get("message", ""))
+        if new is None and old.holds:
+            return ready(kind, old.message)
     return _state(state)
 
 
@@ -210,7 +198,7 @@ def _state(state: ReconcileState) -> PlanCondition:
     sized, admitted, running = (
         conditions.get(kind) for kind in (ConditionType.SIZED, ConditionType.ADMITTED, ConditionType.RUNNING)
     )
-    if state.persisted.report is None and sized is not None:
+    if state.persisted.sized is None and sized is not None:
         return no(sized.reason, sized.message)
     if conditions[ConditionType.RESIZING].status == "True":
         return no(State.RESIZING, conditions[ConditionType.RESIZING].message)
@@ -226,9 +214,8 @@ def _progress(state: ReconcileState, running: PlanCondition) -> PlanCondition:
         return yes(State.FINISHING if running.reason == State.FINISHING else State.RUNNING, message)
     if running.reason not in _STARTS:
         return no(running.reason, message)
-    if is_true(state.snapshot.status, ConditionType.RUNNING) or (
-        state_of(state.snapshot.status) is State.RECOVERING
-    ):
+    ready = state.persisted.condition(ConditionType.READY)
+    if state.persisted.holds(ConditionType.RUNNING) or ready.reason == State.RECOVERING:
         return no(State.RECOVERING, f"{message}; restarted workers resume from the last checkpoint")
     return no(State.STARTING, message)
 
@@ -240,14 +227,14 @@ def _measured(state: ReconcileState) -> PlanCondition:
         return no("NoCounters", missing.reason) if missing else yes("WorkersAnswer")
     if refusal:
         return no("TooLarge", refusal)
-    last, job = parse_time(state.persisted.observed.get("updatedAt")), state.job
+    last, job = state.persisted.observed.updated_at, state.job
     if last is None:
         return unknown("NotMeasured")
     if job is None or not job.is_active or not job.ready:
         return unknown("NotRunning", "no worker is running")
     if (state.snapshot.now - last).total_seconds() > _MISSED_SCRAPES * state.snapshot.settings.observe_s:
         return no("NoAnswer", f"no worker has answered a metrics scrape since {format_time(last)}")
-    available = state.condition(ConditionType.METRICS_AVAILABLE).get("status") == "True"
+    available = state.persisted.holds(ConditionType.METRICS_AVAILABLE)
     return (
         yes("WorkersAnswer")
         if available
@@ -255,38 +242,39 @@ def _measured(state: ReconcileState) -> PlanCondition:
     )
 
 
-def _observed(state: ReconcileState) -> dict[str, Any]:
+def _observed(state: ReconcileState) -> ObservedProgress:
     """Measured progress, renewed at most every `observe_s` to limit status writes."""
-    observed, final = dict(state.persisted.observed), final_progress(state)
+    observed, final = state.persisted.observed, final_progress(state)
     progress, restarts = final or state.snapshot.progress, worker_restarts(state)
-    observed |= {"restarts": restarts} if restarts else {}
-    last = parse_time(observed.get("updatedAt"))
-    recent = (
+    observed = replace(observed, restarts=restarts or observed.restarts)
+    if progress is None or (not final and _is_recent(state)):
+        return observed
+    return ObservedProgress(
+        step=progress.step,
+        tokens=progress.tokens,
+        progress=min(1.0, progress.tokens / state.target_tokens),
+        tokens_per_s=observed.tokens_per_s if final else progress.tokens_per_s,
+        restarts=restarts,
+        loss=observed.loss if progress.loss is None else progress.loss,
+        saved_at=progress.checkpoint_at or observed.saved_at,
+        updated_at=state.snapshot.now,
+    )
+
+
+def _is_recent(state: ReconcileState) -> bool:
+    """Whether the measured progress was renewed less than `observe_s` ago."""
+    last = state.persisted.observed.updated_at
+    return (
         last is not None and (state.snapshot.now - last).total_seconds() < state.snapshot.settings.observe_s
     )
-    if progress is None or (recent and not final):
-        return observed
-    total = target_tokens(state)
-    observed |= {
-        "step": progress.step,
-        "tokens": progress.tokens,
-        "progress": min(1.0, progress.tokens / total),
-        **({} if final else {"tokensPerSecond": progress.tokens_per_s}),
-        "restarts": restarts,
-        "updatedAt": format_time(state.snapshot.now),
-    }
-    if progress.loss is not None:
-        observed["loss"] = progress.loss
-    if progress.checkpoint_at is not None:
-        observed["lastCheckpointTime"] = format_time(progress.checkpoint_at)
-    return observed
 
 
-def _samples(state: ReconcileState, *, renewed: bool) -> list[dict[str, Any]]:
+def _samples(state: ReconcileState) -> list[dict[str, Any]]:
     """The samples that a new operator would continue from, written as often as the measured progress."""
     if state.job is None or not state.job.is_active:
         return []
     known = state.snapshot.status.get("samples", ())
+    renewed = state.persisted.observed.updated_at == state.snapshot.now
     return [dict(sample) for sample in (state.snapshot.samples if renewed else known)]
 
 

@@ -22,7 +22,8 @@ from rightsizer_operator.values.actions import (
 )
 from rightsizer_operator.values.carriers import remedy
 from rightsizer_operator.values.conditions import json_merge_patch
-from rightsizer_operator.values.snapshot import AttemptJob, Key, log_fields
+from rightsizer_operator.values.metadata import Key, api_version_of, log_fields, version_of
+from rightsizer_operator.values.snapshot import AttemptJob
 
 _LOG = logging.getLogger("rightsizer.operator")
 _REJECTIONS = (400, 403, 409, 422)  # of a child, by the API server, an admission policy or a quota
@@ -63,7 +64,7 @@ class ActionExecutor:
             case PatchStatus():
                 patch = json_merge_patch(plan.get("status") or {}, action.status)
                 self._metrics.count_resizes(plan.get("status") or {}, action.status)
-                version = plan["metadata"]["resourceVersion"]
+                version = str(version_of(plan))
                 self._cache.set_plan(await self._kube.patch_status(*key, version, patch))
             case Apply():
                 self._record_child(key, await self._apply(key, action.child), action.child["kind"])
@@ -103,7 +104,7 @@ class ActionExecutor:
                 self._rejections[key] = f"{what}: {error.message}"
             if error.status == 404 and remedy(child["kind"]):
                 self._rejections[key] = (
-                    f"{what}: the cluster does not serve {child['apiVersion']}; {remedy(child['kind'])}"
+                    f"{what}: the cluster does not serve {api_version_of(child)}; {remedy(child['kind'])}"
                 )
             raise
 

@@ -16,8 +16,8 @@ from rightsizer_operator.cluster.client import ApiError, KubeClient, plans_path
 from rightsizer_operator.cluster.lookups import ClusterReader
 from rightsizer_operator.cluster.plan_pods import PlanPods
 from rightsizer_operator.cluster.relist import relist
+from rightsizer_operator.measure.gauges import plan_gauges, plan_info
 from rightsizer_operator.measure.resize_advisor import Advisor
-from rightsizer_operator.reconcile.gauges import plan_gauges, plan_info
 from rightsizer_operator.reconcile.reconcile import faulted, reconcile
 from rightsizer_operator.runtime.action_executor import ActionExecutor
 from rightsizer_operator.runtime.at_once import all_of
@@ -27,15 +27,9 @@ from rightsizer_operator.runtime.sizing import Sizing, sizing_lanes
 from rightsizer_operator.runtime.work_queue import WorkQueue
 from rightsizer_operator.values.actions import Action, Apply, Requeue, SearchSize, batches
 from rightsizer_operator.values.conditions import is_true, reason_of, state_of
+from rightsizer_operator.values.metadata import Key, generation_of, is_observed, key_of, log_fields, plan_key
 from rightsizer_operator.values.settings import OperatorSettings
-from rightsizer_operator.values.snapshot import (
-    AttemptJob,
-    Key,
-    Rendezvous,
-    Snapshot,
-    log_fields,
-    plan_key,
-)
+from rightsizer_operator.values.snapshot import AttemptJob, Rendezvous, Snapshot, is_completed
 
 _LOG = logging.getLogger("rightsizer.operator")
 _WORKERS = 16
@@ -90,7 +84,7 @@ class Controller:
 
     def on_plan(self, raw: Mapping[str, Any], *, deleted: bool) -> None:
         """A plan was added, changed or deleted."""
-        key = (raw["metadata"]["namespace"], raw["metadata"]["name"])
+        key = key_of(raw)
         if deleted:
             self._forget(key)
         elif self.cache.set_plan(raw):
@@ -99,7 +93,7 @@ class Controller:
     def on_job(self, raw: Mapping[str, Any], *, deleted: bool) -> None:
         """A Job was added, changed or deleted. Freed GPUs wake the plans that wait for them."""
         key = plan_key(raw)
-        freed = deleted or bool(raw.get("status", {}).get("completionTime"))
+        freed = deleted or is_completed(raw)
         if deleted:
             self.cache.remove_job(raw)
         elif not self.cache.set_job(raw):
@@ -129,7 +123,7 @@ class Controller:
         """Queue a plan for a reconcile, with high priority if its spec has changed."""
         plan = self.cache.plans.get(key)
         if plan is not None and self._leading.is_set():
-            self._queue.add(key, high=_spec_changed(plan))
+            self._queue.add(key, high=not is_observed(plan))
 
     def requeue_waiting(self) -> None:
         """Queue the plans that free GPUs or node changes may affect; bursts are debounced."""
@@ -301,7 +295,7 @@ class Controller:
             return
         status = plan.get("status") or {}
         quota = None
-        if not is_true(status, ConditionType.SIZED) or _spec_changed(plan):
+        if not is_true(status, ConditionType.SIZED) or not is_observed(plan):
             await self.reader.refresh_pods()
             quota = await self.reader.quota(key)
         elif state_of(status).waits:
@@ -362,14 +356,14 @@ class Controller:
             samples=self.advisor.samples(plan),
             missing_metrics=self.advisor.missing_counters(key),
             scrape_refusal=self.advisor.scrape_refusal(plan),
-            sizing_since=self._sizing.since(key, int(plan["metadata"]["generation"])),
+            sizing_since=self._sizing.since(key, generation_of(plan)),
             rejection=self._executor.rejection(key),
         )
 
     async def _execute(self, key: Key, action: Action) -> None:
         match action:
             case SearchSize():
-                generation = int(self.cache.plans[key]["metadata"]["generation"])
+                generation = generation_of(self.cache.plans[key])
                 self._sizing.ask(key, generation, action.question)
             case Requeue():
                 self._requeue_after(key, action.after_s)
@@ -390,8 +384,3 @@ class Controller:
         with self.faults(key):
             state = state_of(plan.get("status") or {})
             self._metrics.set_plan(key, state, plan_gauges(plan), plan_info(plan))
-
-
-def _spec_changed(plan: Mapping[str, Any]) -> bool:
-    status = plan.get("status") or {}
-    return int(status.get("observedGeneration", 0)) < int(plan["metadata"]["generation"])

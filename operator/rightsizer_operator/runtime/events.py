@@ -12,8 +12,8 @@ from rightsizer_api.quantities import format_time
 from rightsizer_operator.cluster.client import ApiError, KubeClient
 from rightsizer_operator.runtime.plan_metrics import Metrics
 from rightsizer_operator.values.actions import EmitEvent
+from rightsizer_operator.values.metadata import log_fields, subject_of, version_of
 from rightsizer_operator.values.names import FIELD_MANAGER
-from rightsizer_operator.values.snapshot import log_fields
 
 _LOG = logging.getLogger("rightsizer.operator")
 _MAX_QUEUED = 1000  # further Events are dropped and counted
@@ -26,7 +26,8 @@ _IGNORED = (403, 404, 409)  # the namespace is terminating; the Event exists
 def event(plan: Mapping[str, Any], emit: EmitEvent, now: dt.datetime) -> dict[str, Any]:
     """An Event of a plan. Its name is a hash of its content and the plan's version, which deduplicates it."""
     metadata, when = plan["metadata"], format_time(now)
-    seed = f"{metadata['uid']}/{metadata['resourceVersion']}/{emit.reason}/{emit.message}"
+    version = str(version_of(plan))
+    seed = f"{metadata['uid']}/{version}/{emit.reason}/{emit.message}"
     name = f"{metadata['name']}.{hashlib.sha256(seed.encode()).hexdigest()[:16]}"
     return {
         "apiVersion": "v1",
@@ -38,7 +39,7 @@ def event(plan: Mapping[str, Any], emit: EmitEvent, now: dt.datetime) -> dict[st
             "name": metadata["name"],
             "namespace": metadata["namespace"],
             "uid": metadata["uid"],
-            "resourceVersion": metadata["resourceVersion"],
+            "resourceVersion": version,
         },
         "reason": emit.reason,
         "message": emit.message[:_MAX_MESSAGE],
@@ -96,6 +97,5 @@ class EventRecorder:
 
     def _drop(self, queued: Mapping[str, Any], why: str) -> None:
         self._metrics.events_dropped.inc()
-        plan = queued["involvedObject"]
-        fields = log_fields((plan["namespace"], plan["name"]))
+        fields = log_fields(subject_of(queued))
         _LOG.warning("dropped event %s: %s", queued["reason"], why, extra=fields)

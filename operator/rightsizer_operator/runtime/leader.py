@@ -18,6 +18,7 @@ from kubernetes.aio.leaderelection.leaderelectionrecord import LeaderElectionRec
 from kubernetes.aio.leaderelection.resourcelock.baselock import BaseLock
 
 from rightsizer_operator.cluster.client import ApiError, KubeClient
+from rightsizer_operator.values.lease import LeaseSpec
 
 _LOG = logging.getLogger("rightsizer.operator")
 LEASE_S, _RENEW_DEADLINE_S, _RETRY_S, _REQUEST_TIMEOUT_S = 8, 5, 2, 3
@@ -49,14 +50,9 @@ class _Lock(BaseLock):
             exception = ApiException(status=error.status, reason=str(error))
             exception.body = json.dumps({"code": error.status})
             return False, exception
-        spec = self._lease.get("spec", {})
-        duration = spec.get("leaseDurationSeconds")
-        return True, LeaderElectionRecord(
-            spec.get("holderIdentity") or None,
-            str(duration) if duration else None,
-            spec.get("acquireTime"),
-            spec.get("renewTime"),
-        )
+        spec = LeaseSpec.of(self._lease)
+        duration = str(spec.duration_s) if spec.duration_s else None
+        return True, LeaderElectionRecord(spec.holder or None, duration, spec.acquired, spec.renewed)
 
     async def create(self, name: str, namespace: str, election_record: LeaderElectionRecord) -> bool:
         """Create the Lease; whether that succeeded."""
@@ -71,21 +67,13 @@ class _Lock(BaseLock):
 
     async def release(self) -> None:
         """Release a held Lease, so that another replica need not wait for its expiry."""
-        if self._lease.get("spec", {}).get("holderIdentity") == self.identity:
+        if LeaseSpec.of(self._lease).holder == self.identity:
             await self._write("PUT", f"{self._path}/{self.name}", LeaderElectionRecord("", None, None, None))
 
     async def _write(self, method: str, path: str, record: LeaderElectionRecord) -> bool:
-        now = dt.datetime.now(dt.UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
-        old = self._lease.get("spec", {})
-        renewal = old.get("holderIdentity") == record.holder_identity and "acquireTime" in old
-        spec = {
-            "holderIdentity": record.holder_identity,
-            "leaseDurationSeconds": LEASE_S,
-            "acquireTime": old["acquireTime"] if renewal else now,
-            "renewTime": now,
-            "leaseTransitions": old.get("leaseTransitions", 0) + (not renewal),
-        }
-        began, body = time.monotonic(), {**self._lease, "spec": spec}
+        holder = record.holder_identity or ""
+        spec = LeaseSpec.of(self._lease).held_by(holder, dt.datetime.now(dt.UTC), duration_s=LEASE_S)
+        began, body = time.monotonic(), {**self._lease, "spec": spec.document()}
         try:
             self._lease = await self._kube.call(
                 method, path, body=body, timeout_s=_REQUEST_TIMEOUT_S, fenced=False
@@ -93,7 +81,7 @@ class _Lock(BaseLock):
         except ApiError as error:
             _LOG.info("cannot acquire or renew the lease: %s", error)
             return False
-        self._renewed_at = began if record.holder_identity == self.identity else float("-inf")
+        self._renewed_at = began if holder == self.identity else float("-inf")
         return True
 
 

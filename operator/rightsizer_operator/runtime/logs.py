@@ -7,7 +7,7 @@ from pythonjsonlogger.core import RESERVED_ATTRS
 from pythonjsonlogger.json import JsonFormatter
 
 from rightsizer_api.plan import KIND
-from rightsizer_operator.values.snapshot import log_fields
+from rightsizer_operator.values.metadata import log_fields
 
 FORMATS = ("text", "json")
 _QUIET = ("kopf", "httpx")  # their warnings only

@@ -8,7 +8,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from rightsizer_api.state import State
-from rightsizer_operator.reconcile.persisted import CAUSES
+from rightsizer_operator.values.resize import ResizeCause, ResizeRecord
 
 _METHODS = ("GET", "POST", "PATCH", "DELETE")
 _ERRORS = ("0", "403", "404", "409", "422", "429", "500", "503")
@@ -65,7 +65,7 @@ class Metrics(Collector):
             self._requests.labels(method)
         for code in _ERRORS:
             self._errors.labels(code)
-        for cause in CAUSES:
+        for cause in ResizeCause:
             self._resizes.labels(cause)
         self.registry.register(self)
 
@@ -77,10 +77,11 @@ class Metrics(Collector):
 
     def count_resizes(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
         """Count the resizes that the new status adds."""
-        counted = [(row["at"], row.get("cause")) for row in before.get("resizes") or ()]
-        for row in after.get("resizes") or ():
-            if (row["at"], row.get("cause")) not in counted:
-                self._resizes.labels(row.get("cause", "Plan")).inc()
+        old, new = (map(ResizeRecord.of, status.get("resizes") or ()) for status in (before, after))
+        counted = [(resize.at, resize.cause) for resize in old]
+        for resize in new:
+            if (resize.at, resize.cause) not in counted:
+                self._resizes.labels(resize.cause or ResizeCause.PLAN).inc()
 
     def set_plan(
         self, key: tuple[str, str], state: State, gauges: PlanGauges, info: Mapping[str, str] | None = None

@@ -16,8 +16,9 @@ from rightsizer_operator.cluster.client import ApiError
 from rightsizer_operator.measure.agent_metrics import MOST_BYTES, MetricsTooLarge, progress_of
 from rightsizer_operator.runtime.controller import Controller
 from rightsizer_operator.values.conditions import state_of
+from rightsizer_operator.values.metadata import Key
 from rightsizer_operator.values.names import METRICS_PORT
-from rightsizer_operator.values.snapshot import Key, ReportedProgress
+from rightsizer_operator.values.snapshot import ReportedProgress
 
 Parse = Callable[[bytes], ReportedProgress | MetricsTooLarge | None]
 

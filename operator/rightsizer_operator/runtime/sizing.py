@@ -25,7 +25,7 @@ from rightsizer_operator.reconcile.sizing_answer import (
     SizingQuestion,
 )
 from rightsizer_operator.runtime import sizing_process
-from rightsizer_operator.values.snapshot import Key
+from rightsizer_operator.values.metadata import Key
 
 T = TypeVar("T")
 _LOG = logging.getLogger("rightsizer.operator")

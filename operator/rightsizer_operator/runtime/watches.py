@@ -12,6 +12,7 @@ from rightsizer_api.plan import GROUP, VERSION
 from rightsizer_operator.cluster.client import PAGE_SIZE, ApiError
 from rightsizer_operator.runtime.controller import Controller
 from rightsizer_operator.values.devices import GROUP as GROUP_OF_DEVICES
+from rightsizer_operator.values.metadata import without_managed_fields
 from rightsizer_operator.values.names import LABEL_MANAGED, MANAGED
 
 _PLANS = kopf.Resource(
@@ -96,7 +97,7 @@ def pass_on(event: kopf.RawEvent, handle: _Handler) -> None:
     handle(raw, deleted=event["type"] == "DELETED")
     for name in ("spec", "status"):
         raw.pop(name, None)
-    raw["metadata"].pop("managedFields", None)
+    raw["metadata"] = without_managed_fields(raw)["metadata"]
 
 
 def registry_for(controller: Controller) -> kopf.OperatorRegistry:

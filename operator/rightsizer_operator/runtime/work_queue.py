@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from rightsizer_operator.values.snapshot import Key
+from rightsizer_operator.values.metadata import Key
 
 _LOW_PRIORITY_EVERY = 4  # while both lanes have keys, one get in so many takes a low-priority key
 

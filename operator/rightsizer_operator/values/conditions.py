@@ -1,10 +1,11 @@
 """Status conditions. Pure."""
 
 import datetime as dt
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
-from rightsizer_api.quantities import format_time
+from rightsizer_api.quantities import format_time, parse_time
 from rightsizer_api.state import ConditionType, State
 from rightsizer_engine.values import immutable
 
@@ -13,11 +14,41 @@ _MAX_MESSAGE = 32_000
 
 @immutable
 class PlanCondition:
-    """One condition's new value; `status` is True, False or Unknown."""
+    """One condition; `status` is True, False or Unknown. `since` and `generation` are those of the status."""
 
     status: str
     reason: str
     message: str = ""
+    since: dt.datetime | None = None
+    generation: int = 0
+
+    @property
+    def holds(self) -> bool:
+        """Whether it is True."""
+        return self.status == "True"
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> "PlanCondition":
+        """Parse one of status.conditions."""
+        return cls(
+            status=document["status"],
+            reason=document.get("reason", ""),
+            message=document.get("message", ""),
+            since=parse_time(document.get("lastTransitionTime")),
+            generation=document.get("observedGeneration", 0),
+        )
+
+    def document(self, kind: ConditionType) -> dict[str, Any]:
+        """As one of status.conditions."""
+        since = {"lastTransitionTime": format_time(self.since)} if self.since else {}
+        return {
+            "type": str(kind),
+            "status": self.status,
+            "reason": str(self.reason),
+            "message": self.message[:_MAX_MESSAGE],
+            "observedGeneration": self.generation,
+            **since,
+        }
 
 
 def yes(reason: str, message: str = "") -> PlanCondition:
@@ -35,37 +66,27 @@ def unknown(reason: str, message: str = "") -> PlanCondition:
     return PlanCondition(status="Unknown", reason=reason, message=message)
 
 
+def conditions_of(status: Mapping[str, Any]) -> dict[ConditionType, PlanCondition]:
+    """Parse status.conditions; a type of another version is dropped."""
+    listed = {each["type"]: each for each in status.get("conditions", ())}
+    return {kind: PlanCondition.of(listed[kind]) for kind in ConditionType if kind in listed}
+
+
 def merge_conditions(
-    old: Sequence[Mapping[str, Any]],
+    old: Mapping[ConditionType, PlanCondition],
     new: Mapping[ConditionType, PlanCondition],
     *,
     generation: int,
     now: dt.datetime,
 ) -> list[dict[str, Any]]:
-    """The old conditions with the new ones merged in. lastTransitionTime changes only with the status."""
-    current = {ConditionType(each["type"]): each for each in old if each["type"] in set(ConditionType)}
-    texts = ("status", "reason", "message")
-    known = {kind: PlanCondition(**{text: c.get(text, "") for text in texts}) for kind, c in current.items()}
-    new = {**new, **_progress({**known, **new})}
-    result = []
-    for kind in ConditionType:
-        if kind not in new:
-            result += [dict(current[kind])] if kind in current else []
-            continue
-        value, previous = new[kind], current.get(kind, {})
-        unchanged = previous.get("status") == value.status
-        since = previous.get("lastTransitionTime") if unchanged else None
-        result.append(
-            {
-                "type": str(kind),
-                "status": value.status,
-                "reason": str(value.reason),
-                "message": value.message[:_MAX_MESSAGE],
-                "lastTransitionTime": since or format_time(now),
-                "observedGeneration": generation,
-            }
-        )
-    return result
+    """The old conditions with the new ones merged in. `since` changes only with the status."""
+    merged = dict(old)
+    for kind, value in {**new, **_progress({**old, **new})}.items():
+        previous = old.get(kind)
+        unchanged = previous is not None and previous.status == value.status
+        since = previous.since if previous is not None and unchanged else None
+        merged[kind] = replace(value, since=since or now, generation=generation)
+    return [merged[kind].document(kind) for kind in ConditionType if kind in merged]
 
 
 def _progress(conditions: Mapping[ConditionType, PlanCondition]) -> dict[ConditionType, PlanCondition]:

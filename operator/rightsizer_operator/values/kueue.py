@@ -102,6 +102,26 @@ def owners_of(workload: Object) -> set[tuple[str, str]]:
     return {(o["kind"], o["name"]) for o in workload["metadata"].get("ownerReferences", ())}
 
 
+def pod_specs_of(workload: Object) -> list[Object]:
+    """The pod specs of a Workload."""
+    return [pods["template"]["spec"] for pods in workload["spec"].get("podSets", ())]
+
+
+def cluster_queue_of(local_queue: Object | None) -> str:
+    """The ClusterQueue of a LocalQueue; empty if there is none."""
+    return str(local_queue["spec"].get("clusterQueue", "")) if local_queue else ""
+
+
+def topology_of(flavor: Object | None) -> str:
+    """The Topology of a ResourceFlavor; empty if it has none."""
+    return str((flavor or {}).get("spec", {}).get("topologyName") or "")
+
+
+def preferred_version(group: Object | None) -> str:
+    """The preferred version of an API group; empty if it is not served."""
+    return str(group["preferredVersion"]["version"]) if group else ""
+
+
 def gpus_of(cluster_queue: Object, *, borrows: bool = True) -> int | None:
     """The most GPUs that a ClusterQueue can give to one Workload; None without a limit.
 

@@ -156,3 +156,14 @@ def _ending(code: int | None, reason: str) -> str:
         with contextlib.suppress(ValueError):
             ending += f", {signal.Signals(code - 128).name}"
     return ending if plain else f"{reason}, {ending}"
+
+
+def mount_paths(spec: Object) -> list[str]:
+    """Where the containers of a pod spec mount volumes."""
+    mounts = (mount for each in spec.get("containers", ()) for mount in each.get("volumeMounts") or ())
+    return [mount.get("mountPath", "") for mount in mounts]
+
+
+def node_of(raw: Object) -> str:
+    """The node of a pod; empty before it is scheduled."""
+    return str(raw["spec"].get("nodeName") or "")

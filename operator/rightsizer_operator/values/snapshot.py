@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import field, replace
 from typing import Any
 
-from rightsizer_api.plan import KIND
 from rightsizer_api.quantities import parse_time
 from rightsizer_api.state import State
 from rightsizer_engine.domain.reading import Missing
@@ -15,6 +14,7 @@ from rightsizer_engine.values import immutable
 from rightsizer_operator.values.carriers import job_within
 from rightsizer_operator.values.inventory import Inventory
 from rightsizer_operator.values.kueue import KueueWorkload, Queue
+from rightsizer_operator.values.metadata import is_being_deleted, owner_uids, version_of
 from rightsizer_operator.values.names import (
     CARRIER,
     DEADLINE_EXCEEDED,
@@ -34,26 +34,7 @@ from rightsizer_operator.values.requests import Allowance
 from rightsizer_operator.values.settings import OperatorSettings
 from rightsizer_operator.values.vendors import gpus_in, slices_in
 
-Key = tuple[str, str]
-"""Namespace and name of a plan."""
 Object = Mapping[str, Any]
-
-
-def log_fields(key: Key) -> dict[str, str]:
-    """The fields of a log record about a plan (`extra`)."""
-    return {"namespace": key[0], "plan": key[1]}
-
-
-def owner_uids(raw: Object) -> set[str]:
-    """The uids of an object's owners; never an empty one, which objects have that do not exist yet."""
-    return {owner["uid"] for owner in raw["metadata"].get("ownerReferences", ())} - {""}
-
-
-def plan_key(raw: Object) -> Key:
-    """The plan that owns an object: by owner reference, else by label."""
-    metadata = raw["metadata"]
-    owners = (o["name"] for o in metadata.get("ownerReferences", ()) if o["kind"] == KIND)
-    return metadata["namespace"], next(owners, metadata.get("labels", {}).get(LABEL_PLAN, ""))
 
 
 class JobCondition(enum.StrEnum):
@@ -165,13 +146,13 @@ class AttemptJob:
             nudged_at=parse_time(annotations.get(NUDGED)),
             active_deadline_s=spec.get("activeDeadlineSeconds"),
             started_at=_start_time(status),
-            deleting="deletionTimestamp" in metadata,
+            deleting=is_being_deleted(raw),
             finished=end.get("type"),
             reason=end.get("reason", ""),
             message=end.get("message", ""),
             finished_at=parse_time(end.get("lastTransitionTime")),
             ending=spec.get("activeDeadlineSeconds") == END_NOW_S,
-            version=int(metadata.get("resourceVersion", 0)),
+            version=version_of(raw),
         )
 
     @classmethod
@@ -188,6 +169,11 @@ _ENDS = {
     JobCondition.FAILURE_TARGET: State.FAILED,
 }
 """What a condition that ends a Job means for the plan."""
+
+
+def is_completed(job: Object) -> bool:
+    """Whether a Job is complete: its GPUs are free."""
+    return bool(job.get("status", {}).get("completionTime"))
 
 
 def _start_time(status: Object) -> dt.datetime | None:
@@ -239,7 +225,7 @@ class Rendezvous:
             name=raw["metadata"]["name"],
             owner_uids=frozenset(owner_uids(raw)),
             ready=bool(raw.get("status", {}).get("readyReplicas")),
-            version=int(raw["metadata"].get("resourceVersion", 0)),
+            version=version_of(raw),
         )
 
 

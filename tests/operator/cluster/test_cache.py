@@ -20,7 +20,7 @@ KEY, OTHER = ("team", "demo"), ("team", "other")
 
 def plan(version="5", name="demo", gpus=8):
     metadata = {"namespace": "team", "name": name, "uid": f"u-{name}", "resourceVersion": version}
-    return {"metadata": metadata, "status": {"attempt": {"jobName": f"{name}-a1", "gpus": gpus}}}
+    return {"metadata": metadata, "status": {"attempt": {"number": 1, "jobName": f"{name}-a1", "gpus": gpus}}}
 
 
 def job(version="6", name="demo-a1", gpus=8, **status):

@@ -10,6 +10,7 @@ from rightsizer_operator.cluster.cache import Cache
 from rightsizer_operator.cluster.client import ApiError
 from rightsizer_operator.measure.gpu_counters import Counters
 from rightsizer_operator.measure.resize_advisor import Advisor
+from rightsizer_operator.reconcile.persisted import PersistedStatus
 from rightsizer_operator.reconcile.resize_advice import history_of_status
 from rightsizer_operator.runtime.controller import Controller
 from rightsizer_operator.runtime.plan_metrics import Metrics
@@ -131,7 +132,7 @@ def test_a_resize_that_does_not_come_up_goes_back_and_is_remembered(running):
     run.later(seconds=601).settle()
     assert parallelism(run) == 1
     assert run.plan["status"]["resizes"][-1]["cause"] == "Failure"
-    assert history_of_status(run.plan["status"]).failed_gpus == (3,)
+    assert history_of_status(PersistedStatus.of(run.plan["status"])).failed_gpus == (3,)
     assert "ResizeFailed" in [e.reason for e in run.events if isinstance(e, EmitEvent)]
 
 

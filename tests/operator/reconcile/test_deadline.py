@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from rightsizer_api.quantities import parse_time
-from rightsizer_operator.reconcile.gauges import plan_gauges
+from rightsizer_operator.measure.gauges import plan_gauges
 from rightsizer_operator.values.pods import Pod
 from rightsizer_operator.values.snapshot import ReportedProgress
 

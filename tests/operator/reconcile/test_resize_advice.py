@@ -1,13 +1,14 @@
 """The policy's decision on a plan as its status describes it."""
 
 import datetime as dt
+from dataclasses import replace
 
 import pytest
 
-from rightsizer_api import validate
-from rightsizer_api.quantities import format_time
 from rightsizer_engine.domain.reading import Phase, Reading
 from rightsizer_engine.resize.types import Action, JobSize, Mode, Pressure
+from rightsizer_operator.reconcile.parsed_plan import parsed_plan
+from rightsizer_operator.reconcile.persisted import PersistedStatus
 from rightsizer_operator.reconcile.resize_advice import (
     ResizeContext,
     advise,
@@ -15,10 +16,10 @@ from rightsizer_operator.reconcile.resize_advice import (
     layout_before,
     recorded_starts_s,
 )
+from rightsizer_operator.values.resize import ResizeRecord
 from rightsizer_operator.values.settings import OperatorSettings
 
 NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
-LAYOUT = {"gpus": 2, "tp": 1, "pp": 1, "dp": 2, "microBatch": 1}
 FREE = {
     "resources": {"gpus": None},
     "elasticity": {"mode": "Auto"},
@@ -43,14 +44,11 @@ def judged(fake_cluster):
 
     def make(*, hours, waiting=True, settings=None):
         raw = fake_cluster(FREE).settle().plan
-        plan = validate({key: value for key, value in raw.items() if key != "status"})
+        status, due = PersistedStatus.of(raw["status"]), NOW + dt.timedelta(hours=hours)
+        sized = replace(status.sized, gpus=2, layout=replace(status.sized.layout, dp=2))
         return advise(
-            plan,
-            {
-                **raw["status"],
-                "attempt": {"gpus": 2, "layout": LAYOUT},
-                "deadline": format_time(NOW + dt.timedelta(hours=hours)),
-            },
+            parsed_plan(raw),
+            replace(status, deadline=due, sized=sized),
             reading=BUSY,
             context=ResizeContext(free_gpus=8, others_waiting=waiting, trained_s=1200.0, restart_s=120.0),
             scaling=Sublinear(),
@@ -99,20 +97,27 @@ def test_a_site_caps_the_mode_by_namespace(judged, caps, act):
 def test_recorded_starts_are_those_that_trained_and_began_in_time():
     """The first took 90 s; the second never trained; the third came after the end of the request."""
     rows = [
-        {"at": "2026-11-21T12:00:00Z", "trainedAt": "2026-11-21T12:01:30Z"},
-        {"at": "2026-11-21T12:10:00Z"},
-        {"at": "2026-11-21T13:00:00Z", "trainedAt": "2026-11-21T13:01:00Z"},
+        ResizeRecord(at=NOW, from_gpus=1, to_gpus=2, reason="", trained_at=NOW + dt.timedelta(seconds=90)),
+        ResizeRecord(at=NOW + dt.timedelta(minutes=10), from_gpus=2, to_gpus=3, reason=""),
+        ResizeRecord(
+            at=NOW + dt.timedelta(hours=1),
+            from_gpus=3,
+            to_gpus=4,
+            reason="",
+            trained_at=NOW + dt.timedelta(minutes=61),
+        ),
     ]
     until_s = dt.datetime(2026, 11, 21, 12, 30, tzinfo=dt.UTC).timestamp()
-    assert recorded_starts_s({"resizes": rows}, until_s=until_s) == (90.0,)
+    assert recorded_starts_s(PersistedStatus(resizes=tuple(rows)), until_s=until_s) == (90.0,)
 
 
 def test_a_mark_has_the_layout_of_the_resize_that_ended_it_or_the_present_one():
     rows = [
-        {"at": "2026-01-01T00:00:00Z", "fromGPUs": 2, "fromLayout": "DP 2"},
-        {"at": "2026-01-01T02:00:00Z", "fromGPUs": 4, "fromLayout": "TP 2 x DP 2"},
+        {"at": "2026-01-01T00:00:00Z", "fromGPUs": 2, "toGPUs": 4, "fromLayout": "DP 2"},
+        {"at": "2026-01-01T02:00:00Z", "fromGPUs": 4, "toGPUs": 2, "fromLayout": "TP 2 x DP 2"},
     ]
+    status = PersistedStatus.of({"resizes": rows})
     began_s = dt.datetime(2026, 1, 1, tzinfo=dt.UTC).timestamp()
-    found = [layout_before({"resizes": rows}, began_s + hour * 3600) for hour in (-1, 1, 3)]
+    found = [layout_before(status, began_s + hour * 3600) for hour in (-1, 1, 3)]
     assert found == ["DP 2", "TP 2 x DP 2", ""]
-    assert history_of_status({"resizes": rows}).first_gpus == 2
+    assert history_of_status(status).first_gpus == 2

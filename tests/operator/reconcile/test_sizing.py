@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from rightsizer_api import validate
+from rightsizer_api.sizing import resolve
 from rightsizer_engine.domain.layout import Layout
 from rightsizer_engine.errors import InputError
 from rightsizer_engine.search.size import size
@@ -178,20 +179,20 @@ LARGE = {
 def test_a_running_plan_is_sized_on_the_free_gpus_and_its_own(fake_cluster, held, gpus):
     cluster = fake_cluster(LARGE | {"objective": "time"}, nodes=1)
     result = decide(
-        validate(cluster.plan),
+        resolve(validate(cluster.plan)),
         inventory=Inventory(nodes=tuple(cluster.nodes), held={"n0": held}),
         now=NOW,
         created=NOW,
         running=RunningAttempt(layout=Layout(dp=4), batch=32, elastic=False, gpu_type=H100),
     )
-    assert result.report["gpus"] == gpus
+    assert result.sized.gpus == gpus
 
 
 def test_a_running_plan_s_other_sizes_lie_within_the_bounds_of_a_resize(fake_cluster):
     resources = LARGE["resources"] | {"minGPUs": 4, "maxGPUs": 4}
     cluster = fake_cluster(LARGE | {"resources": resources, "elasticity": {"minGPUs": 2}}, nodes=1)
     scaling = scaling_of(
-        validate(cluster.plan),
+        resolve(validate(cluster.plan)),
         RunningAttempt(layout=Layout(dp=4), batch=32, elastic=False, gpu_type=H100),
         inventory=Inventory(nodes=tuple(cluster.nodes)),
         created=NOW,

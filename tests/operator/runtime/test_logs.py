@@ -6,7 +6,7 @@ import kopf
 import pytest
 
 from rightsizer_operator.runtime.logs import log_handler
-from rightsizer_operator.values.snapshot import log_fields
+from rightsizer_operator.values.metadata import log_fields
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from rightsizer_api.state import State
 from rightsizer_launch.worker.metrics import TrainMetrics
 from rightsizer_operator.cluster.cache import Cache
 from rightsizer_operator.measure.agent_metrics import parse_agent_metrics
-from rightsizer_operator.reconcile.gauges import plan_gauges, plan_info
+from rightsizer_operator.measure.gauges import plan_gauges, plan_info
 from rightsizer_operator.runtime.plan_metrics import Metrics
 from rightsizer_operator.values.conditions import json_merge_patch
 from rightsizer_operator.values.quantities import parse_quantity
@@ -41,6 +41,19 @@ def test_a_merge_patch_turns_the_old_document_into_the_new_one(old, new):
     assert bool(patch) == (old != new)
 
 
+SIZING = {
+    "gpus": 6,
+    "nodes": 1,
+    "gpuType": "H100",
+    "layout": {"dp": 3, "tp": 2},
+    "layoutText": "TP 2, DP 3",
+    "globalBatchSequences": 6,
+    "stepSeconds": 1.0,
+    "finishSeconds": 9.0,
+    "checkpointIntervalSeconds": 60.0,
+}
+
+
 def test_counters_and_states_start_at_zero():
     text = Metrics().render().decode()
     assert all(f'rightsizer_plans{{state="{state}"}} 0.0' in text for state in State)
@@ -55,14 +68,14 @@ def test_a_failed_request_is_counted_by_its_status():
 
 
 def test_a_plan_s_gauges_come_from_its_status_and_are_removed_with_it():
-    status = {"sizing": {"gpus": 6}, "deadline": "2026-11-21T13:00:00Z", "eta": "2026-11-21T12:00:00Z"}
+    status = {"sizing": SIZING, "deadline": "2026-11-21T13:00:00Z", "eta": "2026-11-21T12:00:00Z"}
     facts = plan_gauges({"spec": {"resources": {"maxGPUs": 8}}, "status": status})
     assert facts == {"gpus": 6.0, "gpus_saved": 2.0, "margin_seconds": 3600.0}
     metrics = Metrics()
-    words = plan_info({"status": {"sizing": {"layoutText": "TP 2, DP 4", "gpuType": "H100"}}})
+    words = plan_info({"status": {"sizing": SIZING}})
     metrics.set_plan(("team", "demo"), "Running", facts, words)
     assert 'rightsizer_plan_gpus_saved{namespace="team",plan="demo"} 2.0' in metrics.render().decode()
-    line = 'rightsizer_plan_info{gpu_type="H100",layout="TP 2, DP 4",namespace="team",plan="demo"} 1.0'
+    line = 'rightsizer_plan_info{gpu_type="H100",layout="TP 2, DP 3",namespace="team",plan="demo"} 1.0'
     assert line in metrics.render().decode()
     metrics.forget(("team", "demo"))
     assert "demo" not in metrics.render().decode()

@@ -6,6 +6,7 @@ import contextlib
 import pytest
 
 from rightsizer_api import validate
+from rightsizer_api.sizing import resolve
 from rightsizer_api.state import State
 from rightsizer_launch.bounded.fair_slots import FairSlots
 from rightsizer_operator.reconcile.size import decide
@@ -42,7 +43,7 @@ def questions(cluster):
 
     with contextlib.suppress(NotSizedYetError):
         decide(
-            validate(cluster.plan),
+            resolve(validate(cluster.plan)),
             inventory=Inventory(nodes=tuple(cluster.nodes)),
             now=cluster.now,
             created=cluster.now,
@@ -170,7 +171,7 @@ def test_a_size_holds_on_fewer_gpus_if_it_fits(fake_cluster):
     def fewer(gpus):
         return SizingQuestion(asked.request, most={GPU: gpus}, running=asked.running, elastic=asked.elastic)
 
-    used = found.report["gpus"]
+    used = found.sized.gpus
     assert fewer(used).is_answered_by(found, asked)
     assert not fewer(used - 1).is_answered_by(found, asked)
     assert not fewer(asked.most[GPU] + 1).is_answered_by(found, asked)
