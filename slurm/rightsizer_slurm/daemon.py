@@ -24,6 +24,7 @@ from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
 from rightsizer_slurm.cluster.untrusted_text import one_line
 from rightsizer_slurm.monitor.service import DaemonMetrics, run_in_daemon
 from rightsizer_slurm.monitor.settings import MonitorOptions, options_of
+from rightsizer_slurm.submit.protocol import MAX_REQUEST_BYTES
 from rightsizer_slurm.submit.releases import Releases, release_all
 from rightsizer_slurm.submit.server import Server
 from rightsizer_slurm.submit.sizing_processes import sizing_pool
@@ -126,7 +127,9 @@ async def _listen(server: Server, site: SiteConfig) -> asyncio.Server:
         site.socket.unlink()
     before = os.umask(0o111 if site.users else 0o117)
     try:
-        return await asyncio.start_unix_server(server.serve, site.socket, limit=8192, backlog=_BACKLOG)
+        return await asyncio.start_unix_server(
+            server.serve, site.socket, limit=MAX_REQUEST_BYTES, backlog=_BACKLOG
+        )
     finally:
         os.umask(before)
 

@@ -79,6 +79,8 @@ _MIGRATIONS: tuple[tuple[str, ...], ...] = (
 )
 """The statements from each version of the file to the next."""
 VERSION = len(_MIGRATIONS)
+_OLDEST_READABLE = 3
+"""The monitor's tables, which are all that a reader needs, are as they were in this version."""
 
 
 def default_path(site: Path = SITE, *, home: Path | None = None) -> Path:
@@ -89,7 +91,10 @@ def default_path(site: Path = SITE, *, home: Path | None = None) -> Path:
 
 
 def connect(path: Path | str, *, read_only: bool = False) -> sqlite3.Connection:
-    """Open the file, make it or migrate it. InputError if it is unusable or has another version."""
+    """Open the file, make it or migrate it. InputError if it is unusable or of another version.
+
+    A reader changes nothing: it also reads a file that the upgraded daemon or monitor has yet to migrate.
+    """
     try:
         if read_only:
             db = sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, isolation_level=None)
@@ -98,7 +103,7 @@ def connect(path: Path | str, *, read_only: bool = False) -> sqlite3.Connection:
         version = _version(db)
     except (sqlite3.DatabaseError, OSError) as error:
         raise InputError("state", value=str(path), remedy=f"cannot be used: {error}") from None
-    if version != VERSION:
+    if not (_OLDEST_READABLE if read_only else VERSION) <= version <= VERSION:
         db.close()
         age = "a later" if version > VERSION else "an earlier"
         remedy = f"was written by {age} rightsizer (version {version}; this one reads {VERSION})"

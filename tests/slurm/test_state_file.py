@@ -94,7 +94,17 @@ def test_tickets_of_version_3_keep_their_requests_and_responses(tmp_path: Path) 
     again.close()
 
 
-@pytest.mark.parametrize(("version", "age"), [(99, "a later"), (3, "an earlier"), (2, "an earlier")])
+def test_a_reader_reads_a_file_of_version_3_before_the_daemon_migrates_it(tmp_path: Path) -> None:
+    path = written(tmp_path / "state.db", VERSION_3, 3)
+    log = IntentLog(path, read_only=True)
+    assert [(intent.job_id, intent.to_nodes) for intent in log.recent()] == [(7, 4)]
+    log.close()
+    with sqlite3.connect(path) as db:
+        assert db.execute("PRAGMA user_version").fetchone() == (3,)
+    db.close()
+
+
+@pytest.mark.parametrize(("version", "age"), [(99, "a later"), (2, "an earlier")])
 def test_a_reader_changes_no_file_of_another_version(tmp_path: Path, version: int, age: str) -> None:
     path = written(tmp_path / "state.db", TICKETS + SUBJECTS, version)
     with pytest.raises(InputError, match=f"was written by {age} rightsizer"):
