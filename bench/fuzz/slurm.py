@@ -16,7 +16,7 @@ from rightsizer_launch.running.readings import reading_of
 from rightsizer_launch.worker.progress import Record
 from rightsizer_slurm.cluster import accounting_limits, comment, config, hostlist, jobs, runfile, snapshot
 from rightsizer_slurm.cluster.backend_commands import jobs_of_json
-from rightsizer_slurm.monitor import report, size_history, size_request
+from rightsizer_slurm.monitor import report, size_records, size_request
 from rightsizer_slurm.monitor.decide import ReportRow
 from rightsizer_slurm.monitor.inspection import monitored_job
 from rightsizer_slurm.monitor.intent_log import IntentLog
@@ -215,7 +215,7 @@ TARGETS: tuple[Target, ...] = (
     _target("plan.yaml", _text_of(PLAN), loads),
     _target("slurm.json", _json(RUN), _run_file),
     _target("progress.jsonl", _json(STEP), _record),
-    _target("sizes.jsonl", _json(START), lambda t: size_history.of_job(t, 7)),
+    _target("sizes.jsonl", _json(START), lambda t: size_records.of_job(t, 7)),
     _target("resize.json", _json({"job_id": 7, "restart": 0, "nodes": 2}), _size_request),
     _target("run directory", _run_directory, looked_at),
 )

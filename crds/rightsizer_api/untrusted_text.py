@@ -77,6 +77,13 @@ def _reason(error: Exception) -> str:
     return (getattr(error, "strerror", None) or str(error)).lower()
 
 
+def one_line(text: str, longest: int = 300) -> str:
+    """Any text as one bounded line of printable ASCII, which cannot forge log lines or control terminals."""
+    head = text[: longest * 4]
+    line = " ".join("".join(c if " " < c <= "~" else " " for c in head).split())
+    return line if len(line) <= longest else line[: longest - 3] + "..."
+
+
 def printable(text: str, *, most_characters: int = 4000) -> str:
     """The text without control sequences, bounded; new lines stay.
 

@@ -15,13 +15,13 @@ import sys
 import threading
 from pathlib import Path
 
+from rightsizer_api.untrusted_text import one_line
 from rightsizer_engine.errors import InputError
 from rightsizer_slurm import systemd
 from rightsizer_slurm.cluster import accounting_limits, snapshot
 from rightsizer_slurm.cluster.backend_commands import SlurmCommands
 from rightsizer_slurm.cluster.config import SiteConfig, read
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
-from rightsizer_slurm.cluster.untrusted_text import one_line
 from rightsizer_slurm.monitor.service import DaemonMetrics, run_in_daemon
 from rightsizer_slurm.monitor.settings import MonitorOptions, options_of
 from rightsizer_slurm.submit.protocol import MAX_REQUEST_BYTES

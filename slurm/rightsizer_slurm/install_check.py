@@ -5,6 +5,7 @@ import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from rightsizer_api.untrusted_text import one_line
 from rightsizer_engine.errors import InputError, RightsizerError
 from rightsizer_engine.values import immutable
 from rightsizer_slurm.cluster import config as sites
@@ -13,7 +14,6 @@ from rightsizer_slurm.cluster.backend_commands import SlurmCommands
 from rightsizer_slurm.cluster.backends import fits, pyslurm_version
 from rightsizer_slurm.cluster.pools import NOT_FOR_TRAINING, UNTYPED, engine_name
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError, settings
-from rightsizer_slurm.cluster.untrusted_text import one_line
 from rightsizer_slurm.submit.protocol import END, VERSION, request_text
 
 _OLDEST = (22, 5)

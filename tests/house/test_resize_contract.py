@@ -28,7 +28,7 @@ from rightsizer_slurm.cluster.snapshot import Partition, SlurmCluster, SlurmNode
 from rightsizer_slurm.monitor import decide as slurm
 from rightsizer_slurm.monitor.inspection import InspectedJob
 from rightsizer_slurm.monitor.intent_log import Intent, IntentStage, Kind
-from rightsizer_slurm.monitor.size_history import SizeRecord
+from rightsizer_slurm.monitor.size_records import SizeRecord
 
 ZERO_S = 1_700_000_000.0
 SCRAPE_S = 15.0

@@ -2,11 +2,11 @@
 
 import json
 
+from rightsizer_api.untrusted_text import one_line
 from rightsizer_slurm.cluster import snapshot
 from rightsizer_slurm.cluster.jobs import SlurmJob, decision_of, noted
 from rightsizer_slurm.cluster.jobs_json import job_of_json
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
-from rightsizer_slurm.cluster.untrusted_text import one_line
 
 
 class SlurmCommands:

@@ -8,11 +8,11 @@ import importlib
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from rightsizer_api.untrusted_text import one_line
 from rightsizer_slurm.cluster.backend_commands import SlurmCommands
 from rightsizer_slurm.cluster.backends import Backend
 from rightsizer_slurm.cluster.jobs import PENDING, SlurmJob, gres_gpus
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
-from rightsizer_slurm.cluster.untrusted_text import one_line
 
 T = TypeVar("T")
 
@@ -100,7 +100,6 @@ def job_of(raw: Any) -> SlurmJob:
     state = str(raw.state or "")
     nodes = int(raw.num_nodes or 0)
     kind, gpus = _gpus(raw, nodes)
-    limit = raw.time_limit
     return SlurmJob(
         job_id=int(raw.id),
         name=str(raw.name or ""),
@@ -113,16 +112,12 @@ def job_of(raw: Any) -> SlurmJob:
         nodes=nodes,
         node_list=str(raw.allocated_nodes or "") if state != PENDING else "",
         batch_host=str(raw.batch_host or ""),
-        tasks=int(raw.ntasks or 0),
-        cpus=int(raw.cpus or 0),
         gpus=gpus,
         gpu_type=kind,
         comment=str(raw.comment or ""),
         admin_comment=str(raw.admin_comment or ""),
-        time_limit_s=None if limit is None else 60.0 * float(limit),
         submitted_s=float(raw.submit_time or 0),
         started_s=float(raw.start_time or 0),
-        ends_s=float(raw.end_time or 0),
         restarts=int(raw.requeue_count or 0),
         requeue=bool(raw.is_requeueable),
         priority=int(raw.priority or 0),

@@ -20,7 +20,7 @@ class SlurmJob:
     """One job. `nodes` and `gpus` (of all nodes) are allocated, or requested while the job is pending.
 
     `states` is Slurm's base state and its flags (RUNNING, COMPLETING). Times are seconds since the epoch, 0
-    if unknown; `time_limit_s` is None without a limit. `special` is "array" or "het" for jobs of several
+    if unknown. `special` is "array" or "het" for jobs of several
     parts, which are never changed. `batch` is False for jobs of salloc and srun, where a terminal waits.
     """
 
@@ -29,23 +29,18 @@ class SlurmJob:
     user: str = ""
     user_id: int = 0
     account: str = ""
-    qos: str = ""
     states: tuple[str, ...] = ()
     reason: str = ""
     partition: str = ""
     nodes: int = 0
     node_list: str = ""
     batch_host: str = ""
-    tasks: int = 0
-    cpus: int = 0
     gpus: int = 0
     gpu_type: str = ""
     comment: str = ""
     admin_comment: str = ""
-    time_limit_s: float | None = None
     submitted_s: float = 0.0
     started_s: float = 0.0
-    ends_s: float = 0.0
     deadline_s: float = 0.0
     restarts: int = 0
     requeue: bool = False

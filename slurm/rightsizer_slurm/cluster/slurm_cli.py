@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
 
+from rightsizer_api.untrusted_text import one_line
 from rightsizer_engine.errors import RightsizerError
 from rightsizer_engine.values import immutable
-from rightsizer_slurm.cluster.untrusted_text import one_line
 
 _KEPT = ("HOME", "LOGNAME", "PATH", "SLURM_CONF", "TZ", "USER")
 _MOST_ARGUMENT = 131_072  # the kernel's limit of one argument

@@ -60,7 +60,6 @@ class Partition:
     up: bool = True
     default: bool = False
     max_time_s: float | None = None
-    default_time_s: float | None = None
     min_nodes: int = 0
     max_nodes: int | None = None
     accounts: tuple[str, ...] = ()
@@ -214,7 +213,6 @@ def _partition(record: dict[str, str]) -> Partition:
         up=record.get("State", "UP") == "UP",
         default=record.get("Default") == "YES",
         max_time_s=clock_s(record.get("MaxTime", "")),
-        default_time_s=clock_s(record.get("DefaultTime", "")),
         min_nodes=_number(record.get("MinNodes", "")),
         max_nodes=_number(record.get("MaxNodes", "")) or None,
         accounts=_names(record.get("AllowAccounts", "")),

@@ -31,7 +31,7 @@ from rightsizer_slurm.cluster.jobs import SlurmJob
 from rightsizer_slurm.cluster.snapshot import SlurmCluster
 from rightsizer_slurm.monitor.inspection import InspectedJob
 from rightsizer_slurm.monitor.intent_log import Intent, IntentStage, Kind
-from rightsizer_slurm.monitor.size_history import SizeRecord
+from rightsizer_slurm.monitor.size_records import SizeRecord
 
 
 @immutable

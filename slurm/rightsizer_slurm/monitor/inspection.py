@@ -17,10 +17,10 @@ from rightsizer_launch.worker.progress import DONE, PROGRESS
 from rightsizer_slurm.cluster import runfile
 from rightsizer_slurm.cluster.comment import is_ours, parse, written
 from rightsizer_slurm.cluster.jobs import SlurmJob
-from rightsizer_slurm.monitor import size_history
+from rightsizer_slurm.monitor import size_records
 from rightsizer_slurm.monitor.publish import TAIL_BYTES
 from rightsizer_slurm.monitor.recorded import Recorded, RecordMemory
-from rightsizer_slurm.monitor.size_history import SizeRecord
+from rightsizer_slurm.monitor.size_records import SizeRecord
 
 _MOST_GIVEN_UP = 32
 _MOST_PLAN_BYTES = 2**17
@@ -95,8 +95,8 @@ def _of_folder(job: SlurmJob, folder: Path, memory: RecordMemory) -> InspectedJo
         return InspectedJob(job=job, note=f"{folder} is the directory of another job")
     tail = runfile.text_of(folder / PROGRESS, owner=job.user_id, tail_bytes=TAIL_BYTES) or ""
     done = runfile.text_of(folder / DONE, owner=job.user_id) is not None
-    sizes = size_history.of_job(
-        runfile.text_of(folder / size_history.NAME, owner=job.user_id) or "", job.job_id
+    sizes = size_records.of_job(
+        runfile.text_of(folder / size_records.NAME, owner=job.user_id) or "", job.job_id
     )
     recorded = memory.read(job.job_id, tail, checkpoint_interval_s=run.checkpoint_interval_s)
     return InspectedJob(
@@ -107,7 +107,7 @@ def _of_folder(job: SlurmJob, folder: Path, memory: RecordMemory) -> InspectedJo
         marks=recorded.marks,
         launches_s=_launches_s(sizes, recorded),
         done=done,
-        given_up=size_history.given_up(sizes)[-_MOST_GIVEN_UP:],
+        given_up=size_records.given_up(sizes)[-_MOST_GIVEN_UP:],
     )
 
 
@@ -122,5 +122,5 @@ def _plan_of(text: str, name: str) -> TrainingPlan | str:
 
 def _launches_s(sizes: Sequence[SizeRecord], recorded: Recorded) -> tuple[float, ...]:
     """The starts whose first step is among the marks."""
-    starts = (row.time for row in sizes if row.event == size_history.START)
+    starts = (row.time for row in sizes if row.event == size_records.START)
     return tuple(at_s for at_s in starts if at_s > recorded.complete_from_s)

@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
+from rightsizer_api.untrusted_text import one_line
 from rightsizer_engine.resize.types import Action
 from rightsizer_launch.worker_spec import grace_s
-from rightsizer_slurm.cluster.untrusted_text import one_line
 from rightsizer_slurm.monitor.decide import ReportRow
 from rightsizer_slurm.monitor.inspection import InspectedJob
 from rightsizer_slurm.monitor.intent_log import Intent, IntentStage, Kind
 from rightsizer_slurm.monitor.settings import ActionLevel
-from rightsizer_slurm.monitor.size_history import SizeRecord
+from rightsizer_slurm.monitor.size_records import SizeRecord
 
 _SAVE_SLACK_S = 120.0
 """Added to a job's grace period for torchrun's stop and Slurm's requeue."""

@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from rightsizer_api.untrusted_text import one_line
 from rightsizer_engine.domain.reading import Missing, Reading
 from rightsizer_engine.errors import InputError, RightsizerError
 from rightsizer_engine.resize.types import Action, Decision, Mode, Scaling
@@ -23,7 +24,6 @@ from rightsizer_slurm.cluster.backends import Backend
 from rightsizer_slurm.cluster.jobs import SlurmJob
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
 from rightsizer_slurm.cluster.snapshot import SlurmCluster
-from rightsizer_slurm.cluster.untrusted_text import one_line
 from rightsizer_slurm.monitor.decide import ReportRow, decided, others_wait, scaling_of
 from rightsizer_slurm.monitor.gpu_metrics import Metrics
 from rightsizer_slurm.monitor.idle import IdleJobs, Suspension

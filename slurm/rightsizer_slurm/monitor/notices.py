@@ -9,16 +9,16 @@ import shlex
 import subprocess
 from collections.abc import Callable
 
+from rightsizer_api.untrusted_text import one_line
 from rightsizer_slurm.cluster.backends import Backend
 from rightsizer_slurm.cluster.jobs import SlurmJob, decision_of
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError, settings
-from rightsizer_slurm.cluster.untrusted_text import one_line
 from rightsizer_slurm.monitor.decide import ReportRow
 from rightsizer_slurm.monitor.idle import Suspension
 from rightsizer_slurm.monitor.inspection import InspectedJob
 from rightsizer_slurm.monitor.intent_log import IntentLog
 from rightsizer_slurm.monitor.settings import ActionLevel, MonitorSettings
-from rightsizer_slurm.monitor.size_history import SizeRecord
+from rightsizer_slurm.monitor.size_records import SizeRecord
 
 _LOG = logging.getLogger("rightsizer.slurm.monitor")
 _DAY_S = 86_400.0

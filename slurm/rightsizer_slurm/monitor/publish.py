@@ -15,11 +15,11 @@ from pathlib import Path
 
 from rightsizer_launch.worker.progress import DONE, PROGRESS
 from rightsizer_slurm.cluster import runfile
-from rightsizer_slurm.monitor import size_history
+from rightsizer_slurm.monitor import size_records
 
 TAIL_BYTES = 2**20
 """How much of progress.jsonl a look reads: about 5,000 steps."""
-_FILES = ("plan.yaml", runfile.NAME, size_history.NAME, DONE, PROGRESS)
+_FILES = ("plan.yaml", runfile.NAME, size_records.NAME, DONE, PROGRESS)
 _EVERY_S = 15.0
 _POLL_S = 1.0
 _ONLY_GROUP = 0o007

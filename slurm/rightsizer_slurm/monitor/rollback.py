@@ -23,8 +23,8 @@ from rightsizer_launch.worker.progress import EXIT_STOPPED, PROGRESS
 from rightsizer_slurm.cluster.backend_commands import SlurmCommands
 from rightsizer_slurm.cluster.backends import unavailable
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
-from rightsizer_slurm.monitor import size_history, size_request
-from rightsizer_slurm.monitor.size_history import BACK, START, SizeRecord
+from rightsizer_slurm.monitor import size_records, size_request
+from rightsizer_slurm.monitor.size_records import BACK, START, SizeRecord
 
 _STOP_EXIT_CODES = (EXIT_STOPPED, 128 + signal.SIGTERM, 128 + signal.SIGINT)
 """Exit codes of workers that were stopped by a signal: the size has not failed."""
@@ -50,8 +50,8 @@ class JobStart:
     @property
     def rows(self) -> tuple[SizeRecord, ...]:
         """The lines of this job."""
-        path = self.run / size_history.NAME
-        return size_history.of_job(path.read_text(errors="replace"), self.job_id) if path.exists() else ()
+        path = self.run / size_records.NAME
+        return size_records.of_job(path.read_text(errors="replace"), self.job_id) if path.exists() else ()
 
     def record(self, event: str, *, to_nodes: int = 0, why: str = "") -> SizeRecord:
         """Append a line to sizes.jsonl. Call it before the action that it announces."""
@@ -66,7 +66,7 @@ class JobStart:
             time=time.time(),
             why=why,
         )
-        size_history.append(self.run, record)
+        size_records.append(self.run, record)
         return record
 
 
@@ -89,14 +89,14 @@ def size_after_failure(start: JobStart, *, code: int) -> int | None:
     rows = start.rows
     if len(_consecutive_rollbacks(rows, restart=start.restart, nodes=start.nodes)) >= _MOST_STARTS:
         return None
-    good = rollback_target(size_history.trials(rows, start.run / PROGRESS, node_gpus=start.node_gpus))
+    good = rollback_target(size_records.trials(rows, start.run / PROGRESS, node_gpus=start.node_gpus))
     return None if good is None else good.gpus // start.node_gpus
 
 
 def _consecutive_rollbacks(rows: Sequence[SizeRecord], *, restart: int, nodes: int) -> tuple[SizeRecord, ...]:
     """The rollbacks from this size by the starts just before this one, the newest first."""
     records: list[SizeRecord] = []
-    for record in reversed(size_history.given_up(rows)):
+    for record in reversed(size_records.given_up(rows)):
         if (record.restart, record.nodes) != (restart - 1 - len(records), nodes):
             break
         records.append(record)
@@ -206,7 +206,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 0 if resized(start) else 1
         back = started(start) if arguments.when == "start" else failed(start, code=arguments.code)
     except OSError as error:
-        start.say(f"{start.run / size_history.NAME}: {error.strerror}")
+        start.say(f"{start.run / size_records.NAME}: {error.strerror}")
         return 1
     return 0 if back else 1
 

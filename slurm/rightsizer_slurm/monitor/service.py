@@ -19,12 +19,12 @@ from types import MappingProxyType
 from prometheus_client import start_http_server
 from prometheus_client.registry import Collector
 
+from rightsizer_api.untrusted_text import one_line
 from rightsizer_engine.errors import InputError, RightsizerError
 from rightsizer_engine.values import immutable
 from rightsizer_slurm.cluster.backend_commands import SlurmCommands
 from rightsizer_slurm.cluster.backends import Backend, choose
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError, settings
-from rightsizer_slurm.cluster.untrusted_text import one_line
 from rightsizer_slurm.monitor.gpu_metrics import gpu_metrics
 from rightsizer_slurm.monitor.intent_log import IntentLog
 from rightsizer_slurm.monitor.metrics import SweepMetrics

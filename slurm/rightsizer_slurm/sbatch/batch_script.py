@@ -8,13 +8,13 @@ shlex quotes all user text.
 import re
 import shlex
 
+from rightsizer_api.untrusted_text import one_line
 from rightsizer_engine.errors import InputError
 from rightsizer_engine.values import immutable
 from rightsizer_launch.argv.torchrun import Torchrun, environment, program_arguments
 from rightsizer_launch.worker.progress import ENV_FIRST_CHECKPOINT_S
 from rightsizer_launch.worker_spec import Directories, Size, WorkerSpec, grace_s, worker_spec
 from rightsizer_slurm.cluster.comment import PREFIX
-from rightsizer_slurm.cluster.untrusted_text import one_line
 from rightsizer_slurm.sbatch.containers import Container, Runtime, checked_mount
 from rightsizer_slurm.submit.placement import Placement
 

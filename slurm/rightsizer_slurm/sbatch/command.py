@@ -16,7 +16,7 @@ from pathlib import Path
 from rightsizer_api import dump, load, sizing
 from rightsizer_api.placeholders import layout_values
 from rightsizer_api.plan import TrainingPlan
-from rightsizer_api.untrusted_text import read_bytes
+from rightsizer_api.untrusted_text import one_line, read_bytes
 from rightsizer_engine.errors import InputError
 from rightsizer_engine.search.explain import verdict
 from rightsizer_engine.search.types import NoPlan
@@ -33,7 +33,6 @@ from rightsizer_slurm.cluster.config import SiteConfig
 from rightsizer_slurm.cluster.pools import Pool, pools
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError, settings
 from rightsizer_slurm.cluster.snapshot import SlurmCluster
-from rightsizer_slurm.cluster.untrusted_text import one_line
 from rightsizer_slurm.cluster.user_names import user_name
 from rightsizer_slurm.sbatch import containers
 from rightsizer_slurm.sbatch.batch_script import (

@@ -16,13 +16,13 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from rightsizer_api.untrusted_text import one_line
 from rightsizer_engine.values import immutable
 from rightsizer_slurm.cluster.backends import Backend, unavailable
 from rightsizer_slurm.cluster.comment import hold_of, with_variables, written
 from rightsizer_slurm.cluster.config import SiteConfig
 from rightsizer_slurm.cluster.jobs import SlurmJob, noted
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
-from rightsizer_slurm.cluster.untrusted_text import one_line
 from rightsizer_slurm.submit.protocol import SizingRequest, SizingResponse, SizingVerdict, held_request
 from rightsizer_slurm.submit.terminals import end_refused, end_unable, tell
 from rightsizer_slurm.submit.ticket_store import Ticket, TicketStore, steady_s

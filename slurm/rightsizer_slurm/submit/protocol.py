@@ -17,10 +17,10 @@ from dataclasses import field
 from typing import Any
 from urllib.parse import unquote
 
+from rightsizer_api.untrusted_text import one_line
 from rightsizer_engine.errors import InputError
 from rightsizer_engine.values import immutable
 from rightsizer_slurm.cluster.jobs import gres_gpus
-from rightsizer_slurm.cluster.untrusted_text import one_line
 
 VERSION = 2
 _VERBS = {1: "PLAN", 2: "SIZE"}

@@ -9,10 +9,10 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from rightsizer_api.untrusted_text import one_line
 from rightsizer_slurm.cluster.backends import Backend
 from rightsizer_slurm.cluster.config import SiteConfig
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
-from rightsizer_slurm.cluster.untrusted_text import one_line
 from rightsizer_slurm.submit.held_jobs import adopt, release_held_jobs
 from rightsizer_slurm.submit.ticket_store import TicketStore, steady_s
 from rightsizer_slurm.submit.unsized_jobs import release_unsized

@@ -17,6 +17,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from rightsizer_api.untrusted_text import one_line
 from rightsizer_engine.errors import InputError
 from rightsizer_launch.bounded.process import ChildError
 from rightsizer_launch.bounded.sizing_pool import FairPool
@@ -24,7 +25,6 @@ from rightsizer_slurm.cluster.accounting_limits import AccountingLimits
 from rightsizer_slurm.cluster.comment import LONGEST, parse, subject
 from rightsizer_slurm.cluster.config import SiteConfig
 from rightsizer_slurm.cluster.snapshot import SlurmCluster
-from rightsizer_slurm.cluster.untrusted_text import one_line
 from rightsizer_slurm.cluster.user_names import user_name
 from rightsizer_slurm.submit.held_jobs import ticket_name
 from rightsizer_slurm.submit.protocol import (

@@ -10,9 +10,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from rightsizer_api.untrusted_text import one_line
 from rightsizer_engine.values import immutable
 from rightsizer_slurm import state_file
-from rightsizer_slurm.cluster.untrusted_text import one_line
 from rightsizer_slurm.submit.protocol import SizingRequest, SizingResponse, SizingVerdict
 
 _LOG = logging.getLogger("rightsizer.slurm")

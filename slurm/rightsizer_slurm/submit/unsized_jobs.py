@@ -9,12 +9,12 @@ import logging
 import time
 from collections.abc import Collection, Sequence
 
+from rightsizer_api.untrusted_text import one_line
 from rightsizer_slurm.cluster.backends import unavailable
 from rightsizer_slurm.cluster.comment import hold_of, written
 from rightsizer_slurm.cluster.config import SiteConfig
 from rightsizer_slurm.cluster.jobs import SlurmJob, noted
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
-from rightsizer_slurm.cluster.untrusted_text import one_line
 from rightsizer_slurm.submit.held_jobs import is_own_hold
 from rightsizer_slurm.submit.terminals import end_unable, tell
 

@@ -12,9 +12,9 @@ from collections.abc import Callable
 
 from rightsizer_api import TrainingPlan, sizing
 from rightsizer_api.sizing import ResolvedPlan
+from rightsizer_api.untrusted_text import one_line
 from rightsizer_engine.errors import InputError, RightsizerError
 from rightsizer_slurm.cluster.comment import Comment, parse, plan_of, with_user_key
-from rightsizer_slurm.cluster.untrusted_text import one_line
 from rightsizer_slurm.submit import plan_files
 from rightsizer_slurm.submit.protocol import SizingRequest
 

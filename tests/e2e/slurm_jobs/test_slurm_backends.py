@@ -85,13 +85,13 @@ def test_a_running_job_is_read_in_full(tested: ClusterUnderTest) -> None:
     job = tested.submit('--comment=resizer: model=gpt2, "quoted" = 1', "--hold")
     tested.backend.release(job)
     found = tested.wait(job, lambda job: job.running)
-    assert (found.name, found.partition, found.nodes, found.tasks) == ("contract", "h100", 2, 2)
-    assert (found.gpus, found.gpu_type, found.cpus) == (4, "h100", 8)
-    assert (found.user, found.user_id, found.time_limit_s) == ("root", 0, 1800.0)
+    assert (found.name, found.partition, found.nodes) == ("contract", "h100", 2)
+    assert (found.gpus, found.gpu_type) == (4, "h100")
+    assert (found.user, found.user_id) == ("root", 0)
     assert found.comment == 'resizer: model=gpt2, "quoted" = 1'
     assert found.batch_host.startswith("n")
     assert (found.restarts, found.requeue, found.special, found.live) == (0, True, "", True)
-    assert time.time() - 600 < found.started_s < found.ends_s
+    assert time.time() - 600 < found.started_s < time.time() + 60
     assert job in {each.job_id for each in tested.backend.jobs()}
 
 

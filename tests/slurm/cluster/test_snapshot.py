@@ -63,7 +63,7 @@ def test_a_partition_has_its_nodes_and_limits() -> None:
     text = PARTITION.format(most="2", state="UP")
     parsed = parse(partitions=text, nodes=NODE_22.format(state="IDLE", used=0)).partitions[0]
     assert (parsed.name, parsed.nodes, parsed.default, parsed.up) == ("h100", ("n1", "n2", "n7"), True, True)
-    assert (parsed.max_nodes, parsed.max_time_s, parsed.default_time_s) == (2, 604_800, 3600)
+    assert (parsed.max_nodes, parsed.max_time_s) == (2, 604_800)
     assert (parsed.accounts, parsed.groups) == (("nlp", "cv"), ())
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from rightsizer_launch.worker.progress import PROGRESS, Record, append
 from rightsizer_slurm.cluster.slurm_cli import Slurm
-from rightsizer_slurm.monitor import size_history, size_request
+from rightsizer_slurm.monitor import size_records, size_request
 from rightsizer_slurm.monitor.decide import history
 from rightsizer_slurm.monitor.intent_log import Intent, IntentStage, Kind
 from rightsizer_slurm.monitor.intents import failed_by
@@ -19,7 +19,7 @@ from rightsizer_slurm.monitor.rollback import (
     size_at_start,
     started,
 )
-from rightsizer_slurm.monitor.size_history import BACK, START, SizeRecord
+from rightsizer_slurm.monitor.size_records import BACK, START, SizeRecord
 
 BACK_ROW = SizeRecord(event=BACK, job_id=7, restart=1, nodes=4, to_nodes=2, time=50.0, why="4 nodes ended")
 
@@ -95,7 +95,7 @@ def test_it_is_requeued_and_then_sized_and_what_for_is_written_first(start):
     start.record(START)
     assert failed(start, code=78)
     assert given(start) == ["requeue 7", UPDATE]
-    (row,) = size_history.given_up(start.rows)
+    (row,) = size_records.given_up(start.rows)
     assert (row.restart, row.nodes, row.to_nodes) == (1, 4, 2)
     assert row.why == "4 nodes failed to start training (exit code 78)"
 
@@ -106,7 +106,7 @@ def test_a_job_that_was_cancelled_requeued_or_lost_a_node_is_left_alone(start, s
     (start.run / "state").write_text(state)
     assert not failed(start, code=137)
     assert given(start) == []
-    assert not size_history.given_up(start.rows)
+    assert not size_records.given_up(start.rows)
 
 
 def test_a_start_at_an_abandoned_size_continues_its_rollback(start):
@@ -147,7 +147,7 @@ def test_its_attempts_are_limited(start):
 def test_an_invalid_line_of_sizes_is_skipped(change):
     good = {"event": BACK, "job_id": 7, "restart": 1, "nodes": 4}
     text = "\n".join(["", "[]", "{", '{"event": "back"}', json.dumps(good | change), json.dumps(good)])
-    assert len(size_history.of_job(text, 7)) == 1
+    assert len(size_records.of_job(text, 7)) == 1
 
 
 GROWN = Intent(

@@ -30,12 +30,12 @@ def report(
     from rich.table import Table
     from rich.text import Text
 
+    from rightsizer_api.untrusted_text import one_line
     from rightsizer_cli.output.console import echo_json, show
     from rightsizer_engine.units import parse_duration_s
     from rightsizer_launch.running.limits import Tuning
     from rightsizer_slurm.cluster.backend_commands import SlurmCommands
     from rightsizer_slurm.cluster.slurm_cli import Slurm
-    from rightsizer_slurm.cluster.untrusted_text import one_line
     from rightsizer_slurm.monitor import report as reports
     from rightsizer_slurm.monitor.settings import MonitorSettings
     from rightsizer_slurm.state_file import default_path
