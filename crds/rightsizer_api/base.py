@@ -78,7 +78,7 @@ class Model(BaseModel):
     def _keep_rules(self) -> Self:
         for rule in self.rules:
             if not rule.holds(self):
-                raise InputError(rule.field, value=shown(self, rule.field), remedy=rule.remedy)
+                raise InputError(rule.field, value=_shown(self, rule.field), remedy=rule.remedy)
         return self
 
     @classmethod
@@ -97,7 +97,7 @@ class Model(BaseModel):
         return schema
 
 
-def shown(model: BaseModel, path: str) -> object:
+def _shown(model: BaseModel, path: str) -> object:
     """The value at a dotted wire path below a model, or None; numbers in brackets are indexes."""
     value: object = model
     for step in re.findall(r"[^.\[\]]+", path):

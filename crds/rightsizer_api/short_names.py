@@ -53,7 +53,7 @@ SHORT_NAMES: Mapping[str, str] = {
 }
 """Short name -> path under `spec`. A flag is the name with dashes: --sequence-length."""
 
-RIVALS = (
+_RIVALS = (
     {"model.name", "model.config", "model.configPath", "model.dimensions"},
     {"deadline.finishWithin", "deadline.finishBy"},
     {"workload.tokens", "workload.dataset"},
@@ -65,7 +65,7 @@ RIVALS = (
 def overlaid(beneath: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """A plan's `spec` with values put at dotted paths; fields that rival a given one are dropped."""
     spec: dict[str, Any] = json.loads(json.dumps(beneath))
-    rivals = {r for path in given for group in RIVALS for r in group if _in(path, group)}
+    rivals = {r for path in given for group in _RIVALS for r in group if _in(path, group)}
     rivals = {r for r in rivals if not any(_in(path, {r}) for path in given)}
     for path in rivals:
         *parents, leaf = path.split(".")

@@ -59,7 +59,7 @@ class ResolvedPlan:
             framework_assumed=bool(self.stacks),
             stacks=self.stacks,
             notes=self.notes,
-            clusters=clusters or clusters_of(self.plan),
+            clusters=clusters or _clusters_of(self.plan),
             deadline_s=deadline_s(self.plan, now=now),
             confidence=spec.deadline.confidence if spec.deadline else 0.9,
             max_usd=parse_usd(budget.max_usd) if budget and budget.max_usd is not None else None,
@@ -69,7 +69,7 @@ class ResolvedPlan:
             pinned=_pinned(self.plan),
             gpu_counts=(spec.resources.gpus,) if spec.resources.gpus else (),
             objective=spec.objective,
-            elastic=resizable and can_resize(self.plan),
+            elastic=resizable and _can_resize(self.plan),
             grow_to=spec.elasticity.max_gpus,
             batch_tolerance=_STATED_BATCH if _batch_stated(self.plan) else _ASSUMED_BATCH,
         )
@@ -82,7 +82,7 @@ def _pinned(plan: TrainingPlan) -> dict[str, int]:
     return (layout.model_dump(by_alias=False, exclude_none=True) if layout else {}) | named
 
 
-def can_resize(plan: TrainingPlan) -> bool:
+def _can_resize(plan: TrainingPlan) -> bool:
     """Whether a job may change its size: not Off, not a fixed size, resuming from checkpoints."""
     resources, launch = plan.spec.resources, plan.spec.launch
     fixed = resources.gpus is not None or resources.min_gpus == resources.max_gpus
@@ -177,10 +177,10 @@ def gpu_types(plan: TrainingPlan) -> tuple[str, ...]:
     """The catalog's names of the GPU types that a plan allows; empty: any type."""
     if not _stated_types(plan):
         return ()
-    return tuple(cluster.gpu.name for cluster in clusters_of(plan))
+    return tuple(cluster.gpu.name for cluster in _clusters_of(plan))
 
 
-def clusters_of(plan: TrainingPlan) -> tuple[Cluster, ...]:
+def _clusters_of(plan: TrainingPlan) -> tuple[Cluster, ...]:
     """The clusters that a plan's resources describe, one for each GPU type."""
     resources, types = plan.spec.resources, _stated_types(plan)
     if not types:

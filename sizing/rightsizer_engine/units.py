@@ -23,7 +23,7 @@ DURATION_PATTERN = (
 """Durations as text: 72h, 3d, 90m, 45s, 2w, 1h30m; largest unit first, each at most once. Slurm's with days
 or seconds too: 3-00:00:00, 2-0, 72:00:00. Its other forms (90, 90:00) do not show their unit."""
 
-BYTES_PATTERN = rf"^{_NUMBER}(B|[kKMGTP]B|[KMGTP]iB?)$"
+_BYTES_PATTERN = rf"^{_NUMBER}(B|[kKMGTP]B|[KMGTP]iB?)$"
 """Bytes as text: 80GiB, 80Gi, 80GB, 512MiB. A bare G is refused: Slurm and Kubernetes disagree about it."""
 
 USD_PATTERN = r"^\$?([0-9]{1,12}|[0-9]{1,3}(,[0-9]{3}){1,3})(\.[0-9]{1,4})?[kKM]?$"
@@ -122,7 +122,7 @@ def _slurm_parts(text: str) -> list[tuple[str, str]]:
 def parse_bytes(value: object, *, field: str = "bytes") -> float:
     """Bytes, from text with a unit (GiB = 2**30, GB = 10**9) or a plain number of bytes."""
     if isinstance(value, str):
-        text = _matched(value, BYTES_PATTERN, field=field, remedy=_BYTES_REMEDY)
+        text = _matched(value, _BYTES_PATTERN, field=field, remedy=_BYTES_REMEDY)
         number = re.match(r"[0-9.]+", text)
         digits = number.group() if number else ""
         amount = Decimal(digits) * _BYTES[text[len(digits) :]]

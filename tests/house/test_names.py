@@ -1,9 +1,10 @@
 """One public class name, one meaning, in all packages."""
 
 import ast
+import re
 from pathlib import Path
 
-from tests.house.test_house import ROOT, package_folders
+from tests.house.test_house import ROOT, package_folders, tracked
 
 PACKAGES = {"rightsizer", *(f"rightsizer_{name}" for name in (
     "api", "cli", "engine", "launch", "local", "operator", "slurm", "telemetry",
@@ -52,3 +53,25 @@ def test_a_public_class_name_means_one_class():
     unlisted = {name: [str(path) for path in doubled[name]] for name in doubled.keys() - SHARED - TO_RENAME}
     assert not unlisted, unlisted
     assert not (SHARED.keys() | TO_RENAME) - doubled.keys(), "only one class has these names now"
+
+
+def public_names(module: Path) -> set[str]:
+    """The public functions and constants that a module defines at its top level."""
+    body = ast.parse(module.read_text()).body
+    functions = {node.name for node in body if isinstance(node, ast.FunctionDef)}
+    targets = [target for node in body if isinstance(node, ast.Assign) for target in node.targets]
+    constants = {target.id for target in targets if isinstance(target, ast.Name) and target.id.isupper()}
+    return {name for name in functions | constants if not name.startswith("_")}
+
+
+def test_a_public_name_of_the_engine_or_the_api_is_used_in_another_file():
+    """What only its own module uses is private: a reader of the module's names sees what others rely on."""
+    users: dict[str, int] = {}
+    for path in tracked(".py"):
+        for word in set(re.findall(r"[A-Za-z]\w*", path.read_text())) if path.exists() else ():
+            users[word] = users.get(word, 0) + 1
+    own = [path for path in modules() if path.relative_to(ROOT).parts[0] in {"sizing", "crds"}]
+    alone = {
+        f"{path.relative_to(ROOT)}: {name}" for path in own for name in public_names(path) if users[name] < 2
+    }
+    assert not alone

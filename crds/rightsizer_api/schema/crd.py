@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from rightsizer_api.plan import GROUP, KIND, LONGEST_NAME, VERSION, TrainingPlan
 
-PLURAL = "trainingplans"
+_PLURAL = "trainingplans"
 
 _HEADER = "# Generated from the models in rightsizer_api by `make generate`. Do not edit.\n"
 
@@ -42,7 +42,7 @@ def crd() -> dict[str, Any]:
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
         "metadata": {
-            "name": f"{PLURAL}.{GROUP}",
+            "name": f"{_PLURAL}.{GROUP}",
             "labels": {
                 "app.kubernetes.io/name": "rightsizer",
                 "app.kubernetes.io/part-of": "rightsizer",
@@ -54,7 +54,7 @@ def crd() -> dict[str, Any]:
             "names": {
                 "kind": KIND,
                 "listKind": f"{KIND}List",
-                "plural": PLURAL,
+                "plural": _PLURAL,
                 "singular": KIND.lower(),
                 "shortNames": ["tp"],
                 "categories": ["training"],

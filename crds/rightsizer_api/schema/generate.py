@@ -73,11 +73,11 @@ significant digits.
 
 
 @functools.cache
-def generated() -> Mapping[str, str]:
+def _generated() -> Mapping[str, str]:
     """Every generated file: its path in the repository and its content."""
     return {
         "helm/rightsizer/crds/trainingplans.rightsizer.dev.yaml": crd_yaml(),
-        "docs/plan-reference.md": reference(),
+        "docs/plan-reference.md": _reference(),
     }
 
 
@@ -87,7 +87,7 @@ def main(arguments: Sequence[str] | None = None, files: Mapping[str, str] | None
     parser.add_argument("--check", action="store_true", help="write nothing; fail if a file is stale")
     parser.add_argument("--folder", type=Path, default=_REPOSITORY, help="the repository's root")
     options = parser.parse_args(arguments)
-    texts = generated() if files is None else files
+    texts = _generated() if files is None else files
     stale = [name for name, text in texts.items() if not _holds(options.folder / name, text)]
     if options.check:
         sys.stderr.writelines(f"stale: {name}; run make generate\n" for name in stale)
@@ -103,7 +103,7 @@ def _holds(path: Path, text: str) -> bool:
     return path.is_file() and path.read_text(encoding="utf-8") == text
 
 
-def reference() -> str:
+def _reference() -> str:
     """docs/plan-reference.md, from the models: a table for each section."""
     sections = [_section(path, model) for path, model in _sections(TrainingPlan, "")]
     placeholders = "".join(f"| `{{{name}}}` | {what} |\n" for name, what in PLACEHOLDERS.items())

@@ -17,7 +17,7 @@ from rightsizer_engine.domain.workload import (
     ScaleGranularity,
 )
 
-RELEASE_PATTERN = r"^(20[0-9]{2}-(0[1-9]|1[0-2])|[12][0-9]\.(0[1-9]|1[0-2]))$"
+_RELEASE_PATTERN = r"^(20[0-9]{2}-(0[1-9]|1[0-2])|[12][0-9]\.(0[1-9]|1[0-2]))$"
 """A month: 2025-06, or NVIDIA's container tag 25.06."""
 
 
@@ -152,7 +152,7 @@ class WorkloadSpec(Model):
         description="Attention kernel; auto: the framework's; sdpa: torch's choice; cudnn: also of TE.",
         examples=["flash"],
     )
-    library_version: Annotated[str, Field(max_length=10, pattern=RELEASE_PATTERN)] | None = Field(
+    library_version: Annotated[str, Field(max_length=10, pattern=_RELEASE_PATTERN)] | None = Field(
         None,
         description="Release of the training library, as YEAR-MONTH (2025-06) or an NGC tag (25.06).",
         examples=["2025-06"],

@@ -17,7 +17,7 @@ from rightsizer_engine.catalog.towers import with_tower
 from rightsizer_engine.domain.architecture import Architecture
 from rightsizer_engine.errors import InputError, UnsupportedError
 
-STYLES = {**ATTENTION_STYLES, **{kind: style for kind, (style, _) in HYBRIDS.items()}}
+_STYLES = {**ATTENTION_STYLES, **{kind: style for kind, (style, _) in HYBRIDS.items()}}
 _TEXT = ("text_config", "llm_config")
 _ON_LLAMA = ("llava", "llava_next")
 _LLAMA = {
@@ -112,12 +112,12 @@ def _said_quantised(read: Config, network: Architecture) -> Architecture:
 
 def model_types() -> tuple[str, ...]:
     """The known model types."""
-    return tuple(sorted({*STYLES, *_SAME, *TOWERS}))
+    return tuple(sorted({*_STYLES, *_SAME, *TOWERS}))
 
 
 def _decoder_of(read: Config, kind: str, name: str, source: str) -> Architecture:
     kind = _SAME.get(kind, kind)
-    style = STYLES.get(kind)
+    style = _STYLES.get(kind)
     if kind not in HYBRIDS:
         _refuse_hybrids(read, kind)
     if style is None:
@@ -125,7 +125,7 @@ def _decoder_of(read: Config, kind: str, name: str, source: str) -> Architecture
     usual = latent_decoder if read.has("kv_lora_rank") else decoder
     a = _ADAPTERS.get(kind, usual)(read, style, name, source)
     doubt = f"model_type {kind!r} is unknown: read by its dimensions, with norms and biases guessed"
-    return a if kind in STYLES else dataclasses.replace(a, doubt=doubt)
+    return a if kind in _STYLES else dataclasses.replace(a, doubt=doubt)
 
 
 def _refuse_hybrids(read: Config, kind: str) -> None:

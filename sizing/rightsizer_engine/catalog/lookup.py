@@ -51,7 +51,7 @@ def cluster(
     The price defaults to the shape's, else to the median of the public list prices in gpus.csv (dated there;
     a mix of on-demand and rental prices without commitment).
     """
-    part = limited(gpu(gpu_name), power_w)
+    part = _limited(gpu(gpu_name), power_w)
     shape = node(nodes_shape) if nodes_shape else None
     if shape and shape.gpu != part.name:
         raise InputError("nodeShape", value=nodes_shape, remedy=f"has {shape.gpu}, not {part.name}")
@@ -59,7 +59,7 @@ def cluster(
     if part.is_slice:
         size = 1
     if shape and shape.power_w and not power_w:
-        part = limited(part, shape.power_w)
+        part = _limited(part, shape.power_w)
     domain = _domain(part, size) if intra_bytes_per_s is None else _reach(part, size, intra_bytes_per_s)
     alone = part.peer_bytes_per_s or part.pcie_bytes_per_s
     stated = inter_bytes_per_s or (shape.inter_bytes_per_s if shape else 0.0)
@@ -78,7 +78,7 @@ def cluster(
     )
 
 
-def limited(part: Gpu, power_w: float | None) -> Gpu:
+def _limited(part: Gpu, power_w: float | None) -> Gpu:
     """The part under a power limit."""
     if power_w is None:
         return part

@@ -281,12 +281,6 @@ def parameters_active(a: Architecture | Columns) -> Floats:
 
 
 @cached_by_columns
-def parameters_non_embedding(a: Architecture | Columns) -> Floats:
-    """All parameters but the token embedding and the head."""
-    return parameters_total(a) - embedding_parameters(a) - head_parameters(a)
-
-
-@cached_by_columns
 def parameters_matmul_active(a: Architecture | Columns) -> Floats:
     """The N of 6N: weights that one token multiplies with. The head counts (tied or not), the look-up not.
 

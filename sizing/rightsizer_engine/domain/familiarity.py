@@ -1,7 +1,7 @@
 """The evidence behind a prediction: published runs like it, counted by independent sources.
 
 `data/measured.csv` counts the runs that the engine was fitted to, by source and by six facets: the stack, the
-GPU, the method, the length of sequences, dense or experts, the precision. A source's runs are worth HALF for
+GPU, the method, the length of sequences, dense or experts, the precision. A source's runs are worth half for
 each step that they differ from a question: one step for a stack of the same family, a GPU of the same
 generation, a related method or a factor of four in sequence length, two steps for anything further away. The
 `evidence` for a question is the sum over the sources of their most similar runs, so 1.0 is worth what one
@@ -25,9 +25,9 @@ from rightsizer_engine.domain.hardware import Gpu
 from rightsizer_engine.domain.workload import Method, Precision, Workload
 from rightsizer_engine.values import immutable
 
-HALF = 0.5
+_HALF = 0.5
 """What evidence is worth one step away. Best of 0.4, 0.5 and 0.6 by the likelihood of first contacts."""
-FAR = 2.0
+_FAR = 2.0
 """Steps between values that have nothing in common."""
 _OCTAVES = 2.0
 """Doublings of the sequence length in one step."""
@@ -109,7 +109,7 @@ class RunTable:
         if not self.runs:
             return np.zeros(np.shape(cases.workload.sequence_tokens))
         steps = sum(self._steps(_questions(cases)).values())
-        alike = HALF**steps * self._weight[quantity]
+        alike = _HALF**steps * self._weight[quantity]
         return np.asarray(np.maximum.reduceat(alike, self._first, axis=-1).sum(axis=-1))
 
     def share(self, cases: Cases) -> dict[str, Array]:
@@ -131,9 +131,9 @@ class RunTable:
             "stack": _nearest(same_stack, asked["family"] == mine["family"]),
             "gpu": _nearest(asked["gpu"] == mine["gpu"], asked["generation"] == mine["generation"]),
             "method": _nearest(asked["method"] == mine["method"], asked["related"] == mine["related"]),
-            "sequence": np.minimum(octaves / _OCTAVES, FAR),
-            "kind": np.where(asked["experts"] == mine["experts"], 0.0, FAR),
-            "precision": np.where(asked["bits"] == mine["bits"], 0.0, FAR),
+            "sequence": np.minimum(octaves / _OCTAVES, _FAR),
+            "kind": np.where(asked["experts"] == mine["experts"], 0.0, _FAR),
+            "precision": np.where(asked["bits"] == mine["bits"], 0.0, _FAR),
         }
 
     @cached_property
@@ -168,7 +168,7 @@ class RunTable:
 
 
 def _nearest(same: Array, related: Array) -> Array:
-    return np.where(same, 0.0, np.where(related, 1.0, FAR))
+    return np.where(same, 0.0, np.where(related, 1.0, _FAR))
 
 
 def _questions(cases: Cases) -> dict[str, Array]:

@@ -19,7 +19,7 @@ from rightsizer_engine.values import immutable
 COMPILED_SINCE = 2025.0
 """Year from which torch's own trainers compile or fuse the loss: torchtitan's default, Liger-Kernel's first
 release (August 2024), and fused optimizers (transformers' default)."""
-OTHERS_SINCE = 2023.0
+_OTHERS_SINCE = 2023.0
 """Year before which tensor and pipeline parallelism beside ZeRO's stages meant Megatron on DeepSpeed."""
 
 
@@ -250,7 +250,7 @@ def unknown_framework(
     if sharded and not zero:
         return framework(f"unknown-sharded{before}")
     if model_parallel and zero and not intricate:
-        return framework("unknown-parallel-2022" if 0 < year < OTHERS_SINCE else "unknown-parallel-zero")
+        return framework("unknown-parallel-2022" if 0 < year < _OTHERS_SINCE else "unknown-parallel-zero")
     if model_parallel:
         return framework("unknown-parallel")
     if sharded:

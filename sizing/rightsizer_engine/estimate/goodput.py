@@ -110,7 +110,7 @@ def estimate(gpus: Array, checkpoint_bytes: Array, reliability: Reliability) -> 
     nodes = np.asarray(gpus, dtype=float) / _GPUS_PER_RATED_NODE
     rate = np.maximum(nodes * reliability.failures_per_1000_node_days / 1000.0 / _DAY_S, 1e-15)
     mean = 1.0 / rate
-    blocking = np.maximum(checkpoint_write_s(gpus, checkpoint_bytes, reliability), 1e-3)
+    blocking = np.maximum(_checkpoint_write_s(gpus, checkpoint_bytes, reliability), 1e-3)
     restart = reliability.restart_s + blocking
     interval = checkpoint_interval_s(blocking, mean)
     wall = mean * np.exp(restart / mean) * np.expm1((interval + blocking) / mean) / interval
@@ -126,7 +126,7 @@ def estimate(gpus: Array, checkpoint_bytes: Array, reliability: Reliability) -> 
     )
 
 
-def checkpoint_write_s(gpus: Array, checkpoint_bytes: Array | float, reliability: Reliability) -> Array:
+def _checkpoint_write_s(gpus: Array, checkpoint_bytes: Array | float, reliability: Reliability) -> Array:
     """Seconds that the nodes of `gpus` write a checkpoint for."""
     together = writers(gpus) * reliability.checkpoint_bytes_per_s_per_node
     return np.asarray(checkpoint_bytes / np.minimum(together, reliability.checkpoint_bytes_per_s))
@@ -140,7 +140,7 @@ def once_s(
     Each node reads all `read_bytes` (as from_pretrained does), at the rate at which it writes.
     """
     read_s = read_bytes / reliability.checkpoint_bytes_per_s_per_node
-    return reliability.start_s + read_s + checkpoint_write_s(gpus, checkpoint_bytes, reliability)
+    return reliability.start_s + read_s + _checkpoint_write_s(gpus, checkpoint_bytes, reliability)
 
 
 def writers(gpus: Array | int) -> Array:

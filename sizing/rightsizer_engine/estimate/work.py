@@ -21,12 +21,12 @@ from rightsizer_engine.domain.workload import AttentionKernel, Method, Quantiser
 from rightsizer_engine.values import immutable
 
 BF16_BYTES = 2.0
-MATMUL_NAMES = (
+_MATMUL_NAMES = (
     "qkv", "attention_out", "q_down", "q_up", "kv_down", "kv_up", "latent_out",
     "linear_in", "linear_out", "encoder_attention", "encoder_in", "encoder_out",
     "mlp_in", "mlp_out", "shared_in", "shared_out", "router", "cross", "expert_in", "expert_out",
 )  # fmt: skip
-GROUPED = np.asarray([name.startswith("expert") for name in MATMUL_NAMES])
+_GROUPED = np.asarray([name.startswith("expert") for name in _MATMUL_NAMES])
 
 
 @immutable
@@ -87,7 +87,7 @@ def layer_work(cases: Cases) -> LayerWork:
     heads = arch.heads / layout.tp
     keys = _mean_keys(cases)
     shard = np.where(layout.sequence_parallel, layout.tp, 1)
-    wide = (1 + gate(cases)) * _mlp_width(cases, dense) + heads * (qk + v) * attention_share(arch)
+    wide = (1 + _gate(cases)) * _mlp_width(cases, dense) + heads * (qk + v) * attention_share(arch)
     wide = wide + linear_share(arch) * (arch.linear_in + arch.linear_inner) / layout.tp
     expert_tokens = tokens / layout.tp * arch.top_k
     return LayerWork(
@@ -117,7 +117,7 @@ def dense_share(cases: Cases) -> Array:
     return np.asarray(1.0 - layers_moe(cases.architecture) / cases.architecture.layers)
 
 
-def gate(cases: Cases) -> Array:
+def _gate(cases: Cases) -> Array:
     """Input projections of the feed-forward: 2 when it is gated (SwiGLU, GeGLU)."""
     return np.asarray(np.where(cases.architecture.gated_mlp, 2.0, 1.0))
 
@@ -227,7 +227,7 @@ def _matmuls(cases: Cases, tokens: Array, dense: Array) -> Matmuls:
         n=np.maximum(n[used], 1.0),
         k=np.maximum(k[used], 1.0),
         count=count[used],
-        grouped=GROUPED[used].reshape((-1,) + (1,) * (count.ndim - 1)),
+        grouped=_GROUPED[used].reshape((-1,) + (1,) * (count.ndim - 1)),
     )
 
 
@@ -266,7 +266,7 @@ def _encoder_matmuls(cases: Cases, tokens: Array) -> list[_Shape]:
     own, count = tokens * _encoder_share(cases), arch.encoder_layers / arch.layers
     return [
         (own, 4.0 * heads * arch.head_dim / t, hidden, count),
-        (own, gate(cases) * ffn / t, hidden, count),
+        (own, _gate(cases) * ffn / t, hidden, count),
         (own, hidden, ffn / t, count),
     ]
 
@@ -277,9 +277,9 @@ def _mlp_matmuls(cases: Cases, tokens: Array, dense: Array) -> list[_Shape]:
     own = dense * mlp_share(arch)
     crosses = np.where(arch.family == "encoder-decoder", 2.0, 0.0)
     return [
-        (tokens, gate(cases) * f / t, h, own),
+        (tokens, _gate(cases) * f / t, h, own),
         (tokens, h, f / t, own),
-        (tokens, gate(cases) * shared / t, h, 1 - dense),
+        (tokens, _gate(cases) * shared / t, h, 1 - dense),
         (tokens, h, shared / t, 1 - dense),
         (tokens / t, arch.experts, h, 1 - dense),
         (tokens, 2.0 * arch.heads * arch.head_dim / t, h, crosses),
@@ -296,7 +296,7 @@ def _expert_matmuls(cases: Cases, tokens: Array, dense: Array) -> list[_Shape]:
     f = arch.expert_ffn_hidden / split
     count = local * (1 - dense)
     return [
-        (routed, gate(cases) * f, arch.hidden, count),
+        (routed, _gate(cases) * f, arch.hidden, count),
         (routed, arch.hidden, f, count),
     ]
 

@@ -50,7 +50,7 @@ def cluster_of(row: Row, gpu: Gpu, gpus: int) -> Cluster:
     typical = machine.gpus if machine else gpu.gpus_per_node
     per_node = fields.count(row, "gpus_per_node") or min(typical, gpus)
     rate = link_bytes_per_s(network, per_node) if network else None
-    if machine and not states_rate(network):
+    if machine and not _states_rate(network):
         rate = machine.inter_bytes_per_s
     base = lookup.cluster(
         gpu.name,
@@ -90,7 +90,7 @@ def nvlink_reach(cell: str, gpus_per_node: int, cards: int) -> int | None:
     return 1 if linked or "pcie" in cell or "none" in cell else None
 
 
-def states_rate(cell: str) -> bool:
+def _states_rate(cell: str) -> bool:
     """True if a cell about the network states a rate, not only a kind of link."""
     return bool(_RATE.search(_compute_clause(cell)))
 

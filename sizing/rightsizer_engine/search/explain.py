@@ -56,7 +56,7 @@ def explain(decision: Plan | NoPlan) -> Explanation:
         step=_shares(chosen.step_by_cause_s, chosen.step_s),
         memory=_shares(chosen.memory_by_cause_bytes, chosen.device_bytes),
         evidence=evidence_text(familiarity_of(decision.request, chosen)),
-        runners_up=tuple(compare(decision, option) for option in decision.runners_up),
+        runners_up=tuple(_compare(decision, option) for option in decision.runners_up),
         caveats=_caveats(decision),
     )
 
@@ -75,7 +75,7 @@ def verdict(decision: Plan | NoPlan) -> str:
     return text + ("" if chosen.cost_usd is None else f", {format_usd(chosen.cost_usd)}")
 
 
-def compare(plan: Plan, other: Option) -> str:
+def _compare(plan: Plan, other: Option) -> str:
     """A rejected option and the reason."""
     return f"{_described(other)}: {_rejected(plan, other)}"
 

@@ -4,7 +4,7 @@ Two bounds keep the search fast:
 
 1. Memory. A family that does not fit when sharded over the most GPUs allowed never fits.
 2. Speed. A family's tokens/s per GPU does not rise with GPUs. Its rate at the fewest possible GPUs therefore
-   bounds the count that it needs. RATE_SLACK covers small violations (rounded batches, sharded optimizers).
+   bounds the count that it needs. _RATE_SLACK covers small violations (rounded batches, sharded optimizers).
    Families in host memory have no such bound: each GPU brings a link to the host.
 """
 
@@ -24,7 +24,7 @@ from rightsizer_engine.search.pricing.rows import Rows, price, price_pairs
 from rightsizer_engine.search.selection import best, meets
 from rightsizer_engine.values import immutable
 
-RATE_SLACK = 0.10
+_RATE_SLACK = 0.10
 """The most that tokens/s per GPU may rise with GPUs. Tests check it by brute force."""
 
 _FEW_COUNTS = 12
@@ -190,7 +190,7 @@ def _raise_bound(context: SearchContext, leaders: Array, bound: Array, most: int
         return lifted, 0
     columns, _ = layouts(families.take(chosen), gpus[chosen], request.workload, batch_tolerance=1.0)
     rows = price(context, leaders[chosen], gpus[chosen], columns)
-    need = rows.gpus * rows.due_s / request.deadline_s / (1 + RATE_SLACK)
+    need = rows.gpus * rows.due_s / request.deadline_s / (1 + _RATE_SLACK)
     need /= _configuration_spread(context, columns)
     lifted[chosen] = np.where(need > most, np.inf, np.maximum(need, rows.gpus))
     return lifted, len(rows)

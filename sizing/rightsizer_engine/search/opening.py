@@ -21,7 +21,7 @@ from rightsizer_engine.estimate.uncertainty import WIDE, z_quantile
 from rightsizer_engine.search.types import Growth, Staging
 from rightsizer_engine.values import immutable
 
-LOOK_S = 1200.0
+_LOOK_S = 1200.0
 """Training before the first look. Ten minutes of steps differ from the long run's by MEASURED_LN."""
 
 MEASURED_LN = 0.03
@@ -82,7 +82,7 @@ class Constraints:
     @property
     def looks_s(self) -> tuple[float, ...]:
         """The first look, and the later ones that are at least as long after it."""
-        first = self.start_s + LOOK_S
+        first = self.start_s + _LOOK_S
         later = (share * self.deadline_s for share in _LATER_LOOKS)
         return (first, *(look for look in later if look >= 2 * first))
 
@@ -130,7 +130,7 @@ class Outcome:
 
 
 @cache
-def spread_draws(count: int = _DRAWS) -> Draws:
+def _spread_draws(count: int = _DRAWS) -> Draws:
     """Evenly spread draws: a Kronecker sequence with the roots of x^(d+1) = x + 1."""
     dimensions = 2 + 2 * _LOOKS
     root = 1.5
@@ -149,7 +149,7 @@ def spread_draws(count: int = _DRAWS) -> Draws:
     )
 
 
-def follow(case: OpeningProblem, draws: Draws, *, opening: int, reserve: int) -> Outcome:
+def _follow(case: OpeningProblem, draws: Draws, *, opening: int, reserve: int) -> Outcome:
     """Carry the policy out. `opening` and `reserve` index the sizes."""
     belief, course = case.belief, case.course
     finish_s, gpus = case.sizes.finish_s[: reserve + 1], case.sizes.gpus[: reserve + 1]
@@ -229,10 +229,10 @@ def choose_opening(
     reserve = _smallest_reserve(case, opening)
     probability, apart = _holds(case, opening, reserve)
     short = probability < case.course.confidence or apart > _SCALES_AGREE
-    ever = np.sort(follow(case, spread_draws(), opening=opening, reserve=reserve).most_gpus)
+    ever = np.sort(_follow(case, _spread_draws(), opening=opening, reserve=reserve).most_gpus)
     likely = int(ever[math.ceil(_LIKELY * ever.size) - 1])
     return opening, Staging(
-        look_s=LOOK_S,
+        look_s=_LOOK_S,
         reserve_gpus=int(sizes.gpus[reserve]),
         likely_gpus=likely,
         likely_probability=float(np.mean(ever <= likely)),
@@ -245,8 +245,8 @@ def choose_opening(
 
 def _holds(case: OpeningProblem, opening: int, reserve: int) -> tuple[float, float]:
     """The deadline's probability (0 beyond the budget), and how far the two scales of deviations differ."""
-    draws = spread_draws()
-    found = follow(case, draws, opening=opening, reserve=reserve)
+    draws = _spread_draws()
+    found = _follow(case, draws, opening=opening, reserve=reserve)
     if float(np.mean(found.gpu_s)) > case.course.most_gpu_s:
         return 0.0, 1.0
     in_time = found.end_s <= case.course.deadline_s
@@ -271,8 +271,8 @@ def _smallest_reserve(case: OpeningProblem, opening: int) -> int:
 def _policy(case: OpeningProblem, opening: int, reserve: int) -> tuple[Growth, ...]:
     """The size for each measured rate at the first look, ascending."""
     ln = np.linspace(-1.0, 1.0, 401)
-    now_s = np.full(ln.shape, case.course.start_s + LOOK_S)
-    left = np.maximum(0.0, 1.0 - LOOK_S / (case.sizes.finish_s[opening] * np.exp(ln)))
+    now_s = np.full(ln.shape, case.course.start_s + _LOOK_S)
+    left = np.maximum(0.0, 1.0 - _LOOK_S / (case.sizes.finish_s[opening] * np.exp(ln)))
     jobs = _Jobs(at=np.full(ln.shape, opening), left=left, now_s=now_s)
     chosen = np.maximum.accumulate(_choose(case, jobs, ln, reserve, first=True))
     change = np.flatnonzero(np.append(True, chosen[1:] != chosen[:-1]))

@@ -25,7 +25,7 @@ from rightsizer_engine.search.pricing.rows import Rows, concatenate_rows, price_
 from rightsizer_engine.search.selection import best, meets
 from rightsizer_engine.search.types import CappedOpening
 
-LEAD_S = 3600.0
+_LEAD_S = 3600.0
 """Time until a grown job has its GPUs. A guess: an hour in a queue."""
 
 _POINTS = 24
@@ -138,7 +138,7 @@ def _course(context: SearchContext, *, start_s: float) -> Constraints:
         confidence=request.confidence,
         start_s=start_s,
         restart_s=request.reliability.restart_s,
-        lead_s=LEAD_S,
+        lead_s=_LEAD_S,
         most_gpu_s=_budget_gpu_s(context),
     )
 

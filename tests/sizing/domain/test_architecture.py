@@ -28,7 +28,6 @@ FUNCTIONS = (
     "encoder_parameters",
     "parameters_total",
     "parameters_active",
-    "parameters_non_embedding",
     "parameters_matmul_active",
 )
 

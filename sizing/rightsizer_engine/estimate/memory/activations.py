@@ -27,7 +27,7 @@ from rightsizer_engine.estimate.parameters import Parameters
 from rightsizer_engine.estimate.work import adapts, attention_kernel
 from rightsizer_engine.values import immutable
 
-BLOCKS_KEPT = 0.25
+_BLOCKS_KEPT = 0.25
 """Share of blocks that keep their activations under selective recomputation of whole blocks; a guess."""
 
 
@@ -63,7 +63,7 @@ class _Widths:
     activated: Array
 
 
-def tokens(cases: Cases) -> Array:
+def _tokens(cases: Cases) -> Array:
     """Tokens of a micro-batch on one rank."""
     sequence = np.where(
         cases.architecture.fixed_tokens > 0, cases.architecture.fixed_tokens, cases.workload.sequence_tokens
@@ -80,7 +80,7 @@ def saved_activations(cases: Cases, p: Parameters) -> SavedActivations:
     hidden = np.asarray(cases.architecture.hidden, dtype=float)
     gather_rows = np.where(profile.saves_gathered_inputs & (sequence > 1), 4.0 * hidden, 0.0)
     replicated = np.maximum(width.replicated - gather_rows, 0.0) / sequence + gather_rows
-    count, scores = tokens(cases), _score_bytes(cases)
+    count, scores = _tokens(cases), _score_bytes(cases)
     core = replicated + width.attention / t
     experts = width.routed * (layout.expert_tp / t) + width.moe / t
     dense_full = count * (core + width.dense / t) + scores
@@ -99,9 +99,7 @@ def saved_activations(cases: Cases, p: Parameters) -> SavedActivations:
     dense = dense - again - modules * count * inside / t
     moe = moe - again - modules * count * width.activated / t
     dense, moe = (np.where(ops, np.minimum(kept, whole), whole) for whole in (dense, moe))
-    dense, moe = (
-        np.where(blocks, BLOCKS_KEPT * whole + (1 - BLOCKS_KEPT) * boundary, whole) for whole in (dense, moe)
-    )
+    dense, moe = (np.where(blocks, _BLOCKS_KEPT * x + (1 - _BLOCKS_KEPT) * boundary, x) for x in (dense, moe))
     return SavedActivations(
         dense=np.where(full, boundary, dense),
         moe=np.where(full, boundary, np.maximum(moe, boundary)),
@@ -214,7 +212,7 @@ def _score_bytes(cases: Cases) -> Array:
     per_score = np.where(
         _dropout(cases), np.maximum(cases.framework.score_bytes, 5.0), cases.framework.score_bytes
     )
-    scores = attention_share(a) * a.heads * tokens(cases) * cases.workload.sequence_tokens / layout.tp
+    scores = attention_share(a) * a.heads * _tokens(cases) * cases.workload.sequence_tokens / layout.tp
     return np.where(attention_kernel(cases) == AttentionKernel.EAGER, per_score * scores, 0.0)
 
 
@@ -257,7 +255,7 @@ def loss_bytes(cases: Cases, p: Parameters, kept: SavedActivations) -> Array:
     waiting = profile.deferred_head_gradients * 2.0 * (logits + a.hidden)
     per_loss = _bytes_per_logit(cases, p) * logits + norm
     ahead = np.where(a.experts > 0, kept.moe, kept.dense)
-    return np.asarray(tokens(cases) * (per_loss * (1.0 + a.mtp_layers) + waiting) + a.mtp_layers * ahead)
+    return np.asarray(_tokens(cases) * (per_loss * (1.0 + a.mtp_layers) + waiting) + a.mtp_layers * ahead)
 
 
 def _bytes_per_logit(cases: Cases, p: Parameters) -> Array:

@@ -29,7 +29,7 @@ FIT_CONFIDENCE = 0.8
 """The probability with which a plan must fit. 867 of 890 published runs, which all ran, fit by it; none of
 these took more than MEMORY_LIMIT of its GPU. A job that does not fit fails in its first minutes."""
 
-ELASTIC_LIMIT = 0.95
+_ELASTIC_LIMIT = 0.95
 """Share of device memory up to which the allocator caches unused blocks. Above it, it frees them."""
 
 
@@ -154,11 +154,6 @@ def verdict(memory: Memory, gpu_memory_bytes: float, sigma: float) -> Verdict:
         if np.all(may_fit(memory, np.asarray(gpu_memory_bytes), sigma))
         else Verdict.DOES_NOT_FIT
     )
-
-
-def could_run_in(memory: Memory, gpu_memory_bytes: float) -> bool:
-    """Whether a run could exist at all: what it allocates and the context stay within the device."""
-    return bool(np.all(memory.allocated_bytes + memory.context_bytes <= gpu_memory_bytes))
 
 
 def _fullest(stages_: Iterable[Total]) -> Total:
@@ -287,5 +282,5 @@ def _slack(cases: Cases, p: Parameters, fixed: Array, dynamic: Array, stage: Sta
     if np.any(cases.workload.variable_length):
         varied = np.where(cases.workload.variable_length, p.variable_slack, 0.0)
         wanted = wanted + varied * np.maximum(loss, working)
-    room = ELASTIC_LIMIT * cases.gpu.memory_bytes - fixed - dynamic
+    room = _ELASTIC_LIMIT * cases.gpu.memory_bytes - fixed - dynamic
     return np.asarray(np.maximum(np.minimum(wanted, room), 0.0))

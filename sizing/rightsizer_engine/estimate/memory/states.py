@@ -27,7 +27,7 @@ from rightsizer_engine.estimate.collectives import expert_shard_ranks, shard_ran
 from rightsizer_engine.estimate.work import quantised_bytes
 from rightsizer_engine.values import immutable
 
-BLACKWELL = 10.0
+_BLACKWELL = 10.0
 """Compute capability from which fp8 matmuls read weights in either layout, without a transposed copy."""
 
 
@@ -204,7 +204,7 @@ def _bytes_per_parameter(cases: Cases) -> tuple[Array, Array, Array]:
     half = precision == Precision.FP16
     eight = (precision == Precision.FP8) | (precision == Precision.NVFP4)
     single = precision == Precision.FP32
-    transposed = np.where(cases.gpu.compute_capability < BLACKWELL, profile.fp8_transpose_bytes, 0.0)
+    transposed = np.where(cases.gpu.compute_capability < _BLACKWELL, profile.fp8_transpose_bytes, 0.0)
     weight = np.where(
         eight, profile.weight_bytes_fp8 + profile.fp8_copy_bytes + transposed, profile.weight_bytes
     )

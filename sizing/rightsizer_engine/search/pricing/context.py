@@ -18,15 +18,15 @@ from rightsizer_engine.search.pricing.layout_space import Families, domain_gpus,
 from rightsizer_engine.search.types import Request
 from rightsizer_engine.values import immutable
 
-CHECKPOINT_BYTES_PER_PARAMETER = 14.0
+_CHECKPOINT_BYTES_PER_PARAMETER = 14.0
 """Mixed-precision Adam: 2 (weights) + 4 (master) + 8 (moments); BLOOM-176B measured 13.05."""
 
 
-ADAPTER_SHARE = 0.01
+_ADAPTER_SHARE = 0.01
 """Adapter parameters over all parameters: a generous guess for ranks up to a few hundred."""
 
 
-READ_BYTES_PER_PARAMETER = 2.0
+_READ_BYTES_PER_PARAMETER = 2.0
 """Weights that a fine-tuning reads are stored in 16 bits, also where they are quantised when loaded."""
 
 
@@ -156,12 +156,12 @@ def checkpoint_bytes(job: Request | Case) -> float:
     """Bytes of a checkpoint: weights, master weights and moments; adapters only if the base is frozen."""
     parameters = float(parameters_total(job.architecture))
     if job.workload.method in (Method.LORA, Method.QLORA):
-        parameters *= ADAPTER_SHARE
-    return parameters * CHECKPOINT_BYTES_PER_PARAMETER
+        parameters *= _ADAPTER_SHARE
+    return parameters * _CHECKPOINT_BYTES_PER_PARAMETER
 
 
 def read_bytes(request: Request) -> float:
     """Bytes of weights that training starts from; pretraining starts from none."""
     if request.workload.method is Method.PRETRAIN:
         return 0.0
-    return float(parameters_total(request.architecture)) * READ_BYTES_PER_PARAMETER
+    return float(parameters_total(request.architecture)) * _READ_BYTES_PER_PARAMETER

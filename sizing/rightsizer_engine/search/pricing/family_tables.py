@@ -30,7 +30,7 @@ from rightsizer_engine.estimate.step.inputs import StepInputs
 from rightsizer_engine.estimate.step.step_time import StageTimes
 from rightsizer_engine.estimate.uncertainty import memory_sigma, step_sigma
 
-CHUNK_ROWS = 16384
+_CHUNK_ROWS = 16384
 """Rows priced at once: enough to amortise a numpy call, few enough for the CPU cache."""
 
 _MANY_REPLICAS = 2.0**40
@@ -251,8 +251,8 @@ def _concatenate(parts: Sequence[Array]) -> Array:
 
 
 def _chunks(rows: int) -> Iterator[slice]:
-    """Slices of at most CHUNK_ROWS rows."""
-    return (slice(start, min(start + CHUNK_ROWS, rows)) for start in range(0, rows, CHUNK_ROWS))
+    """Slices of at most _CHUNK_ROWS rows."""
+    return (slice(start, min(start + _CHUNK_ROWS, rows)) for start in range(0, rows, _CHUNK_ROWS))
 
 
 def _field_columns(values: StageTimes | StageMemory) -> dict[str, Array]:

@@ -16,10 +16,10 @@ from rightsizer_engine.domain.layout import Layout, Offload, Sharding
 from rightsizer_engine.domain.workload import Method, Recompute, Workload
 from rightsizer_engine.values import immutable
 
-MIN_TOKENS_PER_CP_RANK = 4096
+_MIN_TOKENS_PER_CP_RANK = 4096
 """Fewest tokens per context-parallel rank, unless cp is pinned: cp is for long sequences."""
 
-MAX_TOKENS_PER_MICRO_BATCH = 65536
+_MAX_TOKENS_PER_MICRO_BATCH = 65536
 """Largest micro-batch searched, in tokens of one rank. Matmuls saturate far below it."""
 
 _LARGEST_ODD = 6
@@ -93,7 +93,7 @@ def families_within(
     stages = np.asarray(_stages(architecture, framework, pins), dtype=np.int64).reshape(-1, 2)
     shards = np.asarray(_shards(domain, workload, framework, pins), dtype=np.int64).reshape(-1, 3)
     tokens = np.asarray(values["micro_batch"]) * workload.sequence_tokens
-    legal = tokens <= MAX_TOKENS_PER_MICRO_BATCH * np.asarray(values["cp"])[:, None, None]
+    legal = tokens <= _MAX_TOKENS_PER_MICRO_BATCH * np.asarray(values["cp"])[:, None, None]
     legal |= np.asarray(values["micro_batch"]) == min(values["micro_batch"], default=1)
     sizes = [len(stages), len(shards), *(len(v) for v in values.values())]
     grid = np.nonzero(np.broadcast_to(legal[..., None], sizes))
@@ -238,7 +238,7 @@ def _cp(
     if not framework.can_context_parallel or not decoder:
         return _pin("cp", [1], pins)
     sequence = workload.sequence_tokens
-    fewest = 1 if "cp" in pins else MIN_TOKENS_PER_CP_RANK
+    fewest = 1 if "cp" in pins else _MIN_TOKENS_PER_CP_RANK
     options = [c for c in _powers(sequence // fewest) if c == 1 or sequence % (2 * c) == 0]
     return _pin("cp", options, pins)
 
