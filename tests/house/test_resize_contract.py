@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from rightsizer_api import validate
+from rightsizer_api import sizing, validate
 from rightsizer_api.quantities import format_time
 from rightsizer_engine.domain.layout import Layout
 from rightsizer_engine.resize.policy import decide
@@ -213,7 +213,7 @@ def on_slurm(scenario):
     )  # fmt: skip
     monitored = InspectedJob(
         job=SlurmJob(job_id=7, states=("RUNNING",), partition="h100", nodes=2, gpus=2),
-        plan=validate(PLAN),
+        resolved=sizing.resolve(validate(PLAN)),
         run=run,
         marks=marks_of(seen(scenario)),
         launches_s=(ZERO_S,),

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from rightsizer_api import sizing
 from rightsizer_api.placeholders import layout_of
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_engine.catalog import lookup
@@ -104,11 +103,11 @@ def decided(
 
 def scaling_of(monitored: InspectedJob) -> Scaling | None:
     """The job's rate by its size; None without a plan. The first use is a search: cache it."""
-    if monitored.plan is None or monitored.run is None or not monitored.run.layout:
+    resolved, run = monitored.resolved, monitored.run
+    if resolved is None or run is None or not run.layout:
         return None
-    run = monitored.run
     cluster = lookup.cluster(run.gpu, gpus_per_node=run.node_gpus)
-    request = sizing.resolve(_undated(monitored.plan)).request(clusters=(cluster,))
+    request = replace(resolved, plan=_undated(resolved.plan)).request(clusters=(cluster,))
     workload = replace(request.workload, global_batch_sequences=run.batch_sequences)
     request = replace(
         request,
@@ -159,10 +158,10 @@ def policy_inputs(
     now_s: float,
 ) -> tuple[Running, Limits]:
     """The running job and its limits. A job without a plan is at most flagged."""
-    job, run, plan = monitored.job, monitored.run, monitored.plan
-    if run is None or plan is None:
+    job, run, resolved = monitored.job, monitored.run, monitored.resolved
+    if run is None or resolved is None:
         return Running(gpus=job.gpus), Limits(cap=tuning.cap, least_window_s=tuning.least_window_s)
-    layout = replace(layout_of(run.layout), dp=1)
+    plan, layout = resolved.plan, replace(layout_of(run.layout), dp=1)
     ranks = max(1, job.nodes * run.node_gpus // layout.gpus)
     running = running_of(
         plan,
@@ -170,7 +169,7 @@ def policy_inputs(
         gpus=job.nodes * run.node_gpus,
         layout=replace(layout, dp=ranks),
         scaling=scaling,
-        target_tokens=sizing.resolve(plan).workload.tokens,
+        target_tokens=resolved.workload.tokens,
         deadline_left_s=seconds_left(run.deadline_at_s, now_s=now_s),
         trained_s=trained_s(monitored.marks, now_s=now_s),
     )
@@ -195,12 +194,12 @@ def policy_inputs(
 
 def margin_s(monitored: InspectedJob, reading: Reading, *, now_s: float) -> float | None:
     """Deadline minus expected end, at the measured or else the predicted rate; None: unknown."""
-    run, plan = monitored.run, monitored.plan
-    if run is None or plan is None or not monitored.job.running:
+    run, resolved = monitored.run, monitored.resolved
+    if run is None or resolved is None or not monitored.job.running:
         return None
     predicted = run.batch_tokens / run.step_s if run.step_s else None
     left_s = seconds_left(run.deadline_at_s, now_s=now_s)
-    left = tokens_left(sizing.resolve(plan).workload.tokens, reading.tokens_done)
+    left = tokens_left(resolved.workload.tokens, reading.tokens_done)
     rate = reading.tokens_per_s or predicted
     return None if left_s is None or left is None or not rate else left_s - left / rate
 

@@ -8,8 +8,9 @@ import functools
 from collections.abc import Sequence
 from pathlib import Path
 
-from rightsizer_api import loads
+from rightsizer_api import loads, sizing
 from rightsizer_api.plan import TrainingPlan
+from rightsizer_api.sizing import ResolvedPlan
 from rightsizer_engine.errors import RightsizerError
 from rightsizer_engine.values import immutable
 from rightsizer_launch.running.marks import Mark
@@ -37,7 +38,7 @@ class InspectedJob:
     """
 
     job: SlurmJob
-    plan: TrainingPlan | None = None
+    resolved: ResolvedPlan | None = None
     run: runfile.RunFile | None = None
     folder: str = ""
     marks: Sequence[Mark] = ()
@@ -45,6 +46,11 @@ class InspectedJob:
     done: bool = False
     given_up: Sequence[SizeRecord] = ()
     note: str = ""
+
+    @property
+    def plan(self) -> TrainingPlan | None:
+        """The plan as its user wrote it."""
+        return self.resolved.plan if self.resolved else None
 
     @property
     def ours(self) -> bool:
@@ -84,9 +90,9 @@ def _of_folder(job: SlurmJob, folder: Path, memory: RecordMemory) -> InspectedJo
     text = runfile.text_of(folder / "plan.yaml", owner=job.user_id, most_bytes=_MOST_PLAN_BYTES)
     if text is None:
         return InspectedJob(job=job, note=f"no plan.yaml of user {job.user} in {folder}")
-    plan = _plan_of(text, str(folder / "plan.yaml"))
-    if isinstance(plan, str):
-        return InspectedJob(job=job, note=plan)
+    resolved = _plan_of(text, str(folder / "plan.yaml"))
+    if isinstance(resolved, str):
+        return InspectedJob(job=job, note=resolved)
     try:
         run = runfile.read_own(folder, owner=job.user_id)
     except RightsizerError as error:
@@ -101,7 +107,7 @@ def _of_folder(job: SlurmJob, folder: Path, memory: RecordMemory) -> InspectedJo
     recorded = memory.read(job.job_id, tail, checkpoint_interval_s=run.checkpoint_interval_s)
     return InspectedJob(
         job=job,
-        plan=plan,
+        resolved=resolved,
         run=run,
         folder=str(folder),
         marks=recorded.marks,
@@ -112,10 +118,10 @@ def _of_folder(job: SlurmJob, folder: Path, memory: RecordMemory) -> InspectedJo
 
 
 @functools.lru_cache(maxsize=_MOST_PLANS)
-def _plan_of(text: str, name: str) -> TrainingPlan | str:
-    """The plan, or its fault. A large text takes a second, so that it is parsed once."""
+def _plan_of(text: str, name: str) -> ResolvedPlan | str:
+    """The plan, or what is wrong with it. It is parsed and resolved once: a large text takes a second."""
     try:
-        return loads(text, name=name)
+        return sizing.resolve(loads(text, name=name))
     except RightsizerError as error:
         return str(error)
 

@@ -2,10 +2,13 @@
 
 import json
 import os
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from rightsizer_api import sizing
 from rightsizer_engine.domain.reading import Reading
 from rightsizer_engine.resize.policy import decide
 from rightsizer_engine.resize.types import Action, Decision, JobSize, Mode, Running
@@ -14,6 +17,7 @@ from rightsizer_launch.running.marks import marks_of
 from rightsizer_launch.running.readings import reading_of
 from rightsizer_launch.worker.progress import Record
 from rightsizer_slurm.cluster import runfile
+from rightsizer_slurm.cluster.comment import parse
 from rightsizer_slurm.cluster.jobs import SlurmJob
 from rightsizer_slurm.cluster.snapshot import Partition, SlurmCluster, SlurmNode
 from rightsizer_slurm.monitor.decide import (
@@ -80,6 +84,30 @@ def test_a_job_s_own_directory_names_its_plan(job):
     assert monitored.ours
     assert monitored.plan.metadata.name == "small"
     assert (monitored.marks[0].step, monitored.marks[-1].step) == (1, 199)
+
+
+def test_a_plan_is_resolved_once_in_all_sweeps(job):
+    resolved = []
+
+    def count(frame, event, _arg):
+        if event == "call" and frame.f_code is sizing.resolve.__code__:
+            resolved.append(1)
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        for _ in range(2):
+            decided(job)
+    finally:
+        sys.setprofile(before)
+    assert len(resolved) == 1
+
+
+def test_a_plan_that_cannot_be_resolved_is_named(job):
+    plan = Path(parse(job.comment).run) / "plan.yaml"
+    plan.write_text(plan.read_text().replace("framework: ddp", "framework: no-such"))
+    monitored = monitored_job(job)
+    assert (monitored.ours, "no-such" in monitored.note) == (False, True), monitored.note
 
 
 @pytest.mark.parametrize(
@@ -194,7 +222,7 @@ def test_a_job_that_would_start_over_is_not_requeued(job, change, reading):
     assert intent_for(row, ActionLevel.REQUEUE) is None
 
 
-@pytest.mark.parametrize("lost", ["run", "plan"])
+@pytest.mark.parametrize("lost", ["run", "resolved"])
 def test_a_job_whose_run_or_plan_is_not_known_has_its_gpus_alone(job, lost):
     running, limits = policy_inputs(
         replace(monitored_job(job), **{lost: None}), READING, scaling=None, tuning=Tuning(cap=Mode.AUTO),
