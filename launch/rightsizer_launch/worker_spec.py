@@ -51,7 +51,7 @@ class Directories:
 
 
 @immutable
-class Size:
+class LaunchSize:
     """The engine's answer: a layout, the sequences of a step, seconds of a step and between saves.
 
     `rocm`: the GPUs are AMD's.
@@ -64,7 +64,7 @@ class Size:
     rocm: bool = False
 
     @classmethod
-    def of(cls, option: Option) -> "Size":
+    def of(cls, option: Option) -> "LaunchSize":
         """The size that the engine chose."""
         return cls(
             layout=option.layout,
@@ -108,7 +108,7 @@ class WorkerSpec:
 
 def worker_spec(
     plan: TrainingPlan,
-    size: Size,
+    size: LaunchSize,
     directories: Directories,
     *,
     room_gpus: int | None = None,
@@ -272,7 +272,7 @@ def _checkpoint_path(plan: TrainingPlan, directories: Directories) -> str:
     return f"{directories.checkpoints}/{checkpoint.path}" if relative else checkpoint.path
 
 
-def _interval_s(plan: TrainingPlan, size: Size) -> float:
+def _interval_s(plan: TrainingPlan, size: LaunchSize) -> float:
     """Seconds between checkpoints: as the plan states, else the engine's in whole seconds."""
     checkpoint = plan.spec.launch.checkpoint
     if checkpoint is None or checkpoint.interval == "auto":

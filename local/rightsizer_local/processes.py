@@ -54,7 +54,7 @@ class JobSpec:
         return self.run_directory / "logs" / f"attempt-{self.attempt}"
 
 
-class Job:
+class LocalJob:
     """Starts, replaces and ends the processes."""
 
     def __init__(self, spec: JobSpec) -> None:

@@ -110,7 +110,7 @@ def history_of_attempts(attempts: Sequence[Mapping[str, Any]]) -> History:
 
 
 @dataclass(slots=True)
-class Resizer:
+class LocalResizer:
     """Decides about a run every two seconds and resizes it where the limits allow.
 
     `option` runs; `scaling` predicts its other sizes; `job` makes an option's job. A run that opened at its

@@ -26,7 +26,7 @@ from rightsizer_launch.worker.progress import replace_text
 from rightsizer_launch.worker_spec import target_of
 from rightsizer_local import machine, report
 from rightsizer_local.local_sizing import Sized, sized_here
-from rightsizer_local.resize import Resizer, history_of_attempts, scaling_of, tuning_of
+from rightsizer_local.resize import LocalResizer, history_of_attempts, scaling_of, tuning_of
 from rightsizer_local.summary import summary
 from rightsizer_local.supervisor import Ending, Finished
 from rightsizer_local.training import job_spec, train
@@ -114,7 +114,7 @@ def _run(
         return _NO_PLAN
     replace_text(directory.plan, dump(plan))
     spec = job_spec(plan, here, sized.option, directory, home, attempt=len(attempts) + 1)
-    resizer = Resizer(
+    resizer = LocalResizer(
         plan=plan,
         option=sized.option,
         tuning=tuning_of(settle_s=_settle_s(options, sized.staging)),
@@ -171,7 +171,7 @@ def _report(
     sized: Sized,
     directory: RunDirectory,
     finished: Finished,
-    resizer: Resizer,
+    resizer: LocalResizer,
     *,
     words: str,
 ) -> dict[str, Any]:

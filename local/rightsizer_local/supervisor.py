@@ -13,7 +13,7 @@ from rightsizer_engine.values import immutable
 from rightsizer_launch.running.run_totals import RunTotals
 from rightsizer_launch.worker.progress import DONE, EXIT_STOPPED, PROGRESS, ProgressReader
 from rightsizer_launch.worker.restart_budget import RestartBudget
-from rightsizer_local.processes import Job, JobSpec, next_attempt
+from rightsizer_local.processes import JobSpec, LocalJob, next_attempt
 
 _POLL_S = 0.2
 _SCAN_S = 1.0
@@ -128,7 +128,7 @@ class _Run:
     good: JobSpec | None = None  # the job to roll back to, until the changed job has trained a step
     scanned_s: float = field(default=0.0)
 
-    def read(self, job: Job) -> None:
+    def read(self, job: LocalJob) -> None:
         """Read the job's new records and count its worker failures."""
         records = self.reader.read()
         self.totals = self.totals.add(records, launched_s={job.spec.attempt: job.began})
@@ -182,8 +182,8 @@ def supervise(
     stop: StopFlag,
     totals: RunTotals | None = None,
     adviser: Adviser | None = None,
-    started: Callable[[Job], None] = lambda _job: None,
-    launch: Callable[[JobSpec], Job] = Job,
+    started: Callable[[LocalJob], None] = lambda _job: None,
+    launch: Callable[[JobSpec], LocalJob] = LocalJob,
 ) -> Finished:
     """Run attempts until the training is done, stopped or given up; no process is left behind.
 
@@ -221,7 +221,7 @@ def supervise(
         )
 
 
-def _attempt(run: _Run, job: Job, stop: StopFlag) -> Ending | None:
+def _attempt(run: _Run, job: LocalJob, stop: StopFlag) -> Ending | None:
     """Watch one attempt; None if it failed."""
     done_s: float | None = None
     while True:
@@ -250,7 +250,7 @@ def _attempt(run: _Run, job: Job, stop: StopFlag) -> Ending | None:
     return None
 
 
-def _gone(run: _Run, job: Job) -> Ending | None:
+def _gone(run: _Run, job: LocalJob) -> Ending | None:
     """The ending after all agents have exited, from their exit codes; None: failed."""
     codes = job.exit_codes()
     if set(codes) <= {0, EXIT_STOPPED}:
@@ -259,7 +259,7 @@ def _gone(run: _Run, job: Job) -> Ending | None:
     return None
 
 
-def _changes(run: _Run, job: Job, stop: StopFlag) -> bool:
+def _changes(run: _Run, job: LocalJob, stop: StopFlag) -> bool:
     """Whether the attempt ends for a change: as advised, or because a changed job fails to start training."""
     if run.good is not None:
         if not job.failures():
@@ -282,7 +282,7 @@ def _left(run: _Run, stop: StopFlag) -> Ending | None:
     return Ending.STOPPED if stop.requests else None
 
 
-def _stop(run: _Run, job: Job, stop: StopFlag) -> Ending:
+def _stop(run: _Run, job: LocalJob, stop: StopFlag) -> Ending:
     """Save and stop; a second signal or the end of the grace period kills the workers."""
     before = run.totals.saved_step
     run.watcher.note("stopping: the workers save first (repeat to stop without saving)")

@@ -15,12 +15,12 @@ from rightsizer_launch.running.run_folder import RunDirectory
 from rightsizer_launch.running.run_totals import RunTotals
 from rightsizer_launch.worker.progress import replace_text
 from rightsizer_launch.worker.restart_budget import RestartBudget
-from rightsizer_launch.worker_spec import Directories, Size, worker_spec
+from rightsizer_launch.worker_spec import Directories, LaunchSize, worker_spec
 from rightsizer_local.live_view import Expectation, View
 from rightsizer_local.local_sizing import Sized
 from rightsizer_local.machine import Machine
-from rightsizer_local.processes import Job, JobSpec
-from rightsizer_local.resize import Resizer
+from rightsizer_local.processes import JobSpec, LocalJob
+from rightsizer_local.resize import LocalResizer
 from rightsizer_local.supervisor import Finished, StopFlag, Until, stop_on_signals, supervise
 
 
@@ -37,7 +37,7 @@ def job_spec(
     path = str(directory.path)
     worker = worker_spec(
         plan,
-        Size.of(option),
+        LaunchSize.of(option),
         Directories(run=path, files=path, checkpoints=path),
         room_gpus=here.workers,
         supervised=True,
@@ -64,7 +64,7 @@ def train(
     plan: TrainingPlan,
     spec: JobSpec,
     sized: Sized,
-    resizer: Resizer,
+    resizer: LocalResizer,
     *,
     directory: RunDirectory,
     attempts: list[dict[str, Any]],
@@ -74,7 +74,7 @@ def train(
 ) -> Finished:
     """Supervise the job and keep run.json up to date."""
 
-    def started(job: Job) -> None:
+    def started(job: LocalJob) -> None:
         option = resizer.option
         attempts.append(
             {

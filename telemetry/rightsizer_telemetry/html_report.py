@@ -6,7 +6,7 @@ from typing import Any
 
 from rightsizer_engine.units import format_duration
 from rightsizer_telemetry.savings import savings
-from rightsizer_telemetry.usage import TARGET_BUSY, Report, Usage, owners, total
+from rightsizer_telemetry.usage import TARGET_BUSY, Usage, UsageReport, owners, total
 
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM = 860, 220, 80, 24
 _BARS = 20
@@ -18,7 +18,7 @@ _NAME = 30
 _MONTH_S = 30 * 86400.0
 
 
-def page(report: Report) -> str:
+def page(report: UsageReport) -> str:
     """The HTML page; the template engine escapes all external text."""
     from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415  (only the page needs it)
 
@@ -57,7 +57,7 @@ def _moment(at_s: float) -> str:
     return dt.datetime.fromtimestamp(at_s, dt.UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
-def _curves(report: Report) -> Mapping[str, Any]:
+def _curves(report: UsageReport) -> Mapping[str, Any]:
     """Lines of GPUs over the window, in pixels, with the ticks of the vertical axis."""
     most = max((value for points in report.curves.values() for _, value in points), default=0.0) or 1.0
     start_s = report.at_s - report.window_s
@@ -79,7 +79,7 @@ def _down(share: float) -> float:
     return _HEIGHT - _BOTTOM - share * (_HEIGHT - _BOTTOM - 12)
 
 
-def _bars(report: Report) -> Sequence[Mapping[str, Any]]:
+def _bars(report: UsageReport) -> Sequence[Mapping[str, Any]]:
     """One bar per owner: busy, held and idle GPU-hours."""
     largest = [owner for owner in owners(report) if owner.held_gpu_h > 0][:_BARS]
     most = max((owner.held_gpu_h for owner in largest), default=1.0)

@@ -16,7 +16,7 @@ INTERVAL_S = 30
 
 
 @immutable
-class Rule:
+class RecordingRule:
     """One recording rule."""
 
     record: str
@@ -30,11 +30,11 @@ class Rule:
 
 
 @immutable
-class Group:
+class RuleGroup:
     """Rules evaluated in this order. Each can read what the ones before it recorded."""
 
     name: str
-    rules: tuple[Rule, ...]
+    rules: tuple[RecordingRule, ...]
 
     def document(self) -> dict[str, object]:
         """The entry in a rule file."""
@@ -43,7 +43,7 @@ class Group:
 
 
 @immutable
-class Reading:
+class RawSignals:
     """A family's raw signals: alternative spellings, the factor to our unit, a matcher."""
 
     signals: tuple[str, ...]
@@ -57,33 +57,35 @@ _ROUNDING = 1.02
 _MAX_W = 3000.0
 """Higher readings are errors: no GPU draws that much."""
 
-SHARES: Mapping[str, tuple[Reading, ...]] = {
+SHARES: Mapping[str, tuple[RawSignals, ...]] = {
     "gpu_busy:ratio": (
-        Reading(signals=("PROF_GR_ENGINE_ACTIVE", "PROF_GR_ENGINE_UTIL_RATIO")),
-        Reading(signals=("DEV_GPU_UTIL",), factor=0.01, matcher='mig=""'),  # not reported for MIG instances
-        Reading(signals=("PROF_SM_ACTIVE", "PROF_SM_UTIL_RATIO")),
-        Reading(signals=("graphics_util_percent",)),
-        Reading(signals=("duty_cycle", "utilization", "gfx_activity"), factor=0.01),
+        RawSignals(signals=("PROF_GR_ENGINE_ACTIVE", "PROF_GR_ENGINE_UTIL_RATIO")),
+        RawSignals(
+            signals=("DEV_GPU_UTIL",), factor=0.01, matcher='mig=""'
+        ),  # not reported for MIG instances
+        RawSignals(signals=("PROF_SM_ACTIVE", "PROF_SM_UTIL_RATIO")),
+        RawSignals(signals=("graphics_util_percent",)),
+        RawSignals(signals=("duty_cycle", "utilization", "gfx_activity"), factor=0.01),
     ),
-    "gpu_sm_active:ratio": (Reading(signals=("PROF_SM_ACTIVE", "PROF_SM_UTIL_RATIO", "sm_util_percent")),),
+    "gpu_sm_active:ratio": (RawSignals(signals=("PROF_SM_ACTIVE", "PROF_SM_UTIL_RATIO", "sm_util_percent")),),
     "gpu_tensor_active:ratio": (
-        Reading(signals=("PROF_PIPE_TENSOR_ACTIVE", "PROF_TENSOR_UTIL_RATIO", "any_tensor_util_percent")),
-        Reading(signals=("tensor", "prof_tensor_active_percent"), factor=0.01),
+        RawSignals(signals=("PROF_PIPE_TENSOR_ACTIVE", "PROF_TENSOR_UTIL_RATIO", "any_tensor_util_percent")),
+        RawSignals(signals=("tensor", "prof_tensor_active_percent"), factor=0.01),
     ),
     "gpu_dram_active:ratio": (
-        Reading(signals=("PROF_DRAM_ACTIVE", "PROF_DRAM_UTIL_RATIO", "dram_bw_util_percent")),
+        RawSignals(signals=("PROF_DRAM_ACTIVE", "PROF_DRAM_UTIL_RATIO", "dram_bw_util_percent")),
     ),
 }
 """Recorded family of a share -> its readings, best first."""
 
-AMOUNTS: Mapping[str, tuple[Reading, ...]] = {
+AMOUNTS: Mapping[str, tuple[RawSignals, ...]] = {
     "gpu_memory_used:bytes": (
-        Reading(signals=("DEV_FB_USED", "used_vram"), factor=_MIB),
-        Reading(signals=("memory_used_bytes", "memory_usage")),
+        RawSignals(signals=("DEV_FB_USED", "used_vram"), factor=_MIB),
+        RawSignals(signals=("memory_used_bytes", "memory_usage")),
     ),
     "gpu_power:watts": (
-        Reading(signals=("DEV_POWER_USAGE", "package_power", "average_package_power")),
-        Reading(signals=("power_usage_milliwatts", "power"), factor=0.001),
+        RawSignals(signals=("DEV_POWER_USAGE", "package_power", "average_package_power")),
+        RawSignals(signals=("power_usage_milliwatts", "power"), factor=0.001),
     ),
 }
 """Recorded family of an amount -> its readings, best first."""
@@ -94,20 +96,21 @@ RAW = "rightsizer:gpu:raw"
 """The same, from one source per GPU."""
 
 
-def groups() -> tuple[Group, ...]:
+def groups() -> tuple[RuleGroup, ...]:
     """Every recording rule, in groups."""
     return (
-        Group(name="rightsizer-gpus", rules=(*_gpus(), _power_share(), *_workloads())),
-        Group(name="rightsizer-trainings", rules=(*_trainings(), *_plans())),
+        RuleGroup(name="rightsizer-gpus", rules=(*_gpus(), _power_share(), *_workloads())),
+        RuleGroup(name="rightsizer-trainings", rules=(*_trainings(), *_plans())),
     )
 
 
-def _gpus() -> Sequence[Rule]:
+def _gpus() -> Sequence[RecordingRule]:
     sources = [
-        Rule(record=BY_SOURCE, expr=samples(source), labels={"source": source.name}) for source in SOURCES
+        RecordingRule(record=BY_SOURCE, expr=samples(source), labels={"source": source.name})
+        for source in SOURCES
     ]
-    families = [Rule(record=name, expr=expr) for name, expr in gpu_families(_recorded).items()]
-    return [*sources, Rule(record=RAW, expr=one_source(_recorded_of, _recorded_of)), *families]
+    families = [RecordingRule(record=name, expr=expr) for name, expr in gpu_families(_recorded).items()]
+    return [*sources, RecordingRule(record=RAW, expr=one_source(_recorded_of, _recorded_of)), *families]
 
 
 def _recorded_of(source: Source, matcher: str) -> str:
@@ -136,11 +139,11 @@ def gpu_families(select: Select) -> Mapping[str, str]:
     return {**shares, **amounts, "rightsizer:gpu_memory_used:ratio": _memory_share(select)}
 
 
-def _first(readings: Sequence[Reading], max_value: float | None, select: Select) -> str:
+def _first(readings: Sequence[RawSignals], max_value: float | None, select: Select) -> str:
     return "\nor ".join(_scaled(reading, max_value, select) for reading in readings)
 
 
-def _scaled(reading: Reading, max_value: float | None, select: Select) -> str:
+def _scaled(reading: RawSignals, max_value: float | None, select: Select) -> str:
     """One reading in our unit, without values above the possible maximum."""
     selected = select(reading.signals, reading.matcher)
     if max_value is not None:
@@ -163,12 +166,12 @@ def _memory_share(select: Select) -> str:
     return f"({used} / ({total} > 0)) <= 1"
 
 
-def _power_share() -> Rule:
+def _power_share() -> RecordingRule:
     powers = "\nor ".join(
         f"rightsizer:gpu_power:watts{{model=~{string(any_of(models))}}} / {tdp_w:g}"
         for tdp_w, models in sorted(_models_by_tdp().items())
     )
-    return Rule(record="rightsizer:gpu_power:ratio", expr=powers)
+    return RecordingRule(record="rightsizer:gpu_power:ratio", expr=powers)
 
 
 def _models_by_tdp() -> dict[float, list[str]]:
@@ -192,23 +195,23 @@ def _printed(gpu: Gpu) -> Sequence[str]:
     ]
 
 
-def _workloads() -> Sequence[Rule]:
+def _workloads() -> Sequence[RecordingRule]:
     busy = 'rightsizer:gpu_busy:ratio{executor!=""}'
     by = f"by ({', '.join(HOLDER)})"
     return (
-        Rule(record="rightsizer:workload_gpus:count", expr=f"count {by} ({busy})"),
-        Rule(record="rightsizer:workload_busy:ratio", expr=f"avg {by} ({busy})"),
-        Rule(record="rightsizer:workload_busy:max", expr=f"max {by} ({busy})"),
-        Rule(
+        RecordingRule(record="rightsizer:workload_gpus:count", expr=f"count {by} ({busy})"),
+        RecordingRule(record="rightsizer:workload_busy:ratio", expr=f"avg {by} ({busy})"),
+        RecordingRule(record="rightsizer:workload_busy:max", expr=f"max {by} ({busy})"),
+        RecordingRule(
             record="rightsizer:workload_idle_gpus:count",
             expr=f"count {by} ({busy} < {load_resize().idle_busy:g}) or count {by} ({busy}) * 0",
         ),
-        Rule(
+        RecordingRule(
             record="rightsizer:workload_tensor:ratio",
             expr=f'avg {by} (rightsizer:gpu_tensor_active:ratio{{executor!=""}})',
         ),
-        Rule(record="rightsizer:workload_requested_gpus:count", expr=_requested()),
-        Rule(record="rightsizer:workload_owner:info", expr=_owners()),
+        RecordingRule(record="rightsizer:workload_requested_gpus:count", expr=_requested()),
+        RecordingRule(record="rightsizer:workload_owner:info", expr=_owners()),
     )
 
 
@@ -270,7 +273,7 @@ RATES: Mapping[str, str] = {
 """Recorded name -> the agent's counter. The rate of a counter of seconds is a share of time."""
 
 
-def _trainings() -> Sequence[Rule]:
+def _trainings() -> Sequence[RecordingRule]:
     """The agent's series by holder and plan. The plan is the pod's label, else the Job's name without -aN."""
     templates = {
         **{f"{name}:max": ("max", f"rightsizer_train_{name}{{%s}}") for name in GAUGES},
@@ -280,11 +283,13 @@ def _trainings() -> Sequence[Rule]:
         },
     }
     rules = [
-        Rule(record=f"rightsizer:train_{name}", expr=f"{over} by ({_TRAINING}) (\n{_training(template)}\n)")
+        RecordingRule(
+            record=f"rightsizer:train_{name}", expr=f"{over} by ({_TRAINING}) (\n{_training(template)}\n)"
+        )
         for name, (over, template) in templates.items()
     ]
     phase = f"max by ({_TRAINING}, phase) (\n{_training('rightsizer_train_phase{%s} == 1')}\n)"
-    return [*rules, Rule(record="rightsizer:train_phase:info", expr=phase)]
+    return [*rules, RecordingRule(record="rightsizer:train_phase:info", expr=phase)]
 
 
 def _training(template: str) -> str:
@@ -320,14 +325,14 @@ PLAN: Mapping[str, tuple[str, str]] = {
 """Recorded name -> gauge of the operator and of Slurm's monitor."""
 
 
-def _plans() -> Sequence[Rule]:
+def _plans() -> Sequence[RecordingRule]:
     figures = [
-        Rule(record=f"rightsizer:plan_{name}", expr=_by_plan(f"rightsizer_plan_{operator}", slurm))
+        RecordingRule(record=f"rightsizer:plan_{name}", expr=_by_plan(f"rightsizer_plan_{operator}", slurm))
         for name, (operator, slurm) in PLAN.items()
     ]
     info = _by_plan("rightsizer_plan_info", "layout", ", layout, gpu_type")
     # A join needs a single series, and a replica that no longer acts may still export an older layout
-    return [*figures, Rule(record="rightsizer:plan:info", expr=f"topk by ({_PLAN}) (1,\n{info}\n)")]
+    return [*figures, RecordingRule(record="rightsizer:plan:info", expr=f"topk by ({_PLAN}) (1,\n{info}\n)")]
 
 
 _PLAN = "executor, cluster, namespace, plan"

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from rightsizer_engine.values import immutable
-from rightsizer_telemetry.usage import Report, Usage
+from rightsizer_telemetry.usage import Usage, UsageReport
 
 
 @immutable
@@ -70,7 +70,7 @@ class Savings:
         return [one for one in self.each if one.usd is None]
 
 
-def savings(report: Report) -> Savings:
+def savings(report: UsageReport) -> Savings:
     """The workloads that would do the same work on fewer GPUs, without unmeasured ones and late plans."""
     fewer = [
         Saving(use=use, needs_gpus=use.needs_gpus)

@@ -94,7 +94,7 @@ class Owner:
 
 
 @immutable
-class Report:
+class UsageReport:
     """A window that ends at `at_s`; `curves` are GPUs held, busy and free over it.
 
     `late`: executor, cluster, namespace and name of each plan that will miss its deadline.
@@ -112,7 +112,7 @@ class Report:
 
 def collect(
     client: Prometheus, *, window_s: float, price_usd_per_gpu_h: float | None = None
-) -> Report | NoData:
+) -> UsageReport | NoData:
     """The usage as our recording rules have it, else as exporters report it. InputError without an answer."""
     if not (math.isfinite(window_s) and window_s >= 60):
         raise InputError("window", value=window_s, remedy="at least a minute")
@@ -135,7 +135,7 @@ def collect(
     ]
     named = [_named(use, labels, price_usd_per_gpu_h) for use in workloads]
     named.sort(key=lambda use: (-(use.idle_gpu_h or 0.0), -use.held_gpu_h, use.workload))
-    return Report(
+    return UsageReport(
         at_s=now_s,
         window_s=window_s,
         step_s=step_s,
@@ -147,7 +147,7 @@ def collect(
     )
 
 
-def owners(report: Report) -> tuple[Owner, ...]:
+def owners(report: UsageReport) -> tuple[Owner, ...]:
     """Sums by namespace or account, the most idle first."""
     groups: dict[tuple[str, str], list[Usage]] = {}
     for use in report.workloads:
@@ -156,7 +156,7 @@ def owners(report: Report) -> tuple[Owner, ...]:
     return tuple(sorted(sums, key=lambda owner: (-(owner.idle_gpu_h or 0.0), -owner.held_gpu_h, owner.name)))
 
 
-def total(report: Report) -> Owner:
+def total(report: UsageReport) -> Owner:
     """The sum over all workloads."""
     return _owner("", "", report.workloads)
 

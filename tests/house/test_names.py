@@ -17,14 +17,10 @@ SHARED = {  # name -> why several classes have it
 TO_RENAME = {  # take a name off the list when only one class has it
     # the engine
     "Case",
-    "Group",
     # the CRDs and the command line
     "Status",
     # launch and telemetry
-    "Reading",
-    "Rule",
     # the command line
-    "Flags",
     "Link",
 }
 

@@ -19,7 +19,7 @@ from rightsizer_engine.domain.layout import Layout, Sharding
 from rightsizer_engine.search.size import size
 from rightsizer_launch.argv.torchrun import program_arguments
 from rightsizer_launch.running.run_folder import RunDirectory
-from rightsizer_launch.worker_spec import Size, elastic_range
+from rightsizer_launch.worker_spec import LaunchSize, elastic_range
 from rightsizer_local.machine import Machine
 from rightsizer_local.training import job_spec
 from rightsizer_operator.manifests import objects
@@ -331,6 +331,6 @@ def test_a_relative_checkpoint_path_starts_where_it_outlives_the_workers(tmp_pat
 
 def test_a_size_is_what_the_engine_chose():
     option = option_of(Layout(dp=4))
-    assert Size.of(option) == Size(
+    assert LaunchSize.of(option) == LaunchSize(
         layout=Layout(dp=4), batch_sequences=64, step_s=2.0, checkpoint_interval_s=1234.4
     )

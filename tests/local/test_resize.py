@@ -19,7 +19,7 @@ from rightsizer_launch.worker.progress import ProgressReader, Record
 from rightsizer_launch.worker.restart_budget import RestartBudget
 from rightsizer_local import machine
 from rightsizer_local.processes import JobSpec
-from rightsizer_local.resize import Resizer, history_of_attempts, scaling_of, tuning_of
+from rightsizer_local.resize import LocalResizer, history_of_attempts, scaling_of, tuning_of
 from rightsizer_local.supervisor import Ending, StopFlag, supervise
 
 MEASURED = {
@@ -100,7 +100,7 @@ def resized(folder, *, broken=0, enough):
             environment={"RIGHTSIZER_CHECKPOINT_INTERVAL_S": "0.5"},
         )
 
-    resizer = Resizer(
+    resizer = LocalResizer(
         plan=validate(PLAN),
         option=answer.option,
         tuning=Tuning(cap=Mode.AUTO, least_window_s=2.0, warm_up_s=1.0, pressure=Pressure.ALWAYS),
@@ -193,7 +193,7 @@ def recorded(folder, cap, *, now_s=305.0, interval_s=60, steps=300, framework="d
         )
 
     launch = PLAN["spec"]["launch"] | {"framework": framework}
-    resizer = Resizer(
+    resizer = LocalResizer(
         plan=validate(PLAN | {"spec": PLAN["spec"] | {"launch": launch}}),
         option=answer.option,
         tuning=Tuning(cap=cap, least_window_s=60.0, warm_up_s=10.0, pressure=Pressure.ALWAYS),

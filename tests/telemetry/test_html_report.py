@@ -8,7 +8,7 @@ import pytest
 from rightsizer_telemetry.coverage import Coverage
 from rightsizer_telemetry.html_report import page
 from rightsizer_telemetry.savings import savings
-from rightsizer_telemetry.usage import Report, Usage
+from rightsizer_telemetry.usage import Usage, UsageReport
 
 WEEK_S = 7 * 86400.0
 COVERAGE = Coverage(gpu_s=WEEK_S, recorded=True, sources={})
@@ -32,7 +32,9 @@ def use(workload, gpus, busy, *, now=None, busy_max=1.0, price=2.0, **more):
 
 
 def report(*workloads):
-    return Report(at_s=1_780_000_000.0, window_s=WEEK_S, step_s=300.0, coverage=COVERAGE, workloads=workloads)
+    return UsageReport(
+        at_s=1_780_000_000.0, window_s=WEEK_S, step_s=300.0, coverage=COVERAGE, workloads=workloads
+    )
 
 
 FULL = use("full", 8, 0.9)

@@ -17,7 +17,7 @@ from rightsizer_engine.values import immutable
 
 
 @immutable
-class Flags:
+class FrameworkFlags:
     """A framework's settings for a layout; `files` maps a name in the run's directory to its text."""
 
     arguments: tuple[str, ...] = ()
@@ -32,7 +32,7 @@ def flags(
     *,
     architecture: Architecture | None = None,
     directory: str = ".",
-) -> Flags:
+) -> FrameworkFlags:
     """The flags of `framework` for one layout of one workload.
 
     Interleaved pipelines need `architecture`, to count layers. `directory` will contain `files`. Every
@@ -46,7 +46,7 @@ def flags(
     shared = layout_environment(layout, workload)
     if architecture is not None:
         shared |= model_environment(architecture)
-    return Flags(arguments=own.arguments, environment={**shared, **own.environment}, files=own.files)
+    return FrameworkFlags(arguments=own.arguments, environment={**shared, **own.environment}, files=own.files)
 
 
 def is_launched(framework: str) -> bool:
@@ -113,7 +113,9 @@ def _shards(layout: Layout) -> tuple[int, int]:
     return 1, layout.dp
 
 
-def _torchtitan(layout: Layout, workload: Workload, model: Architecture | None, _directory: str) -> Flags:
+def _torchtitan(
+    layout: Layout, workload: Workload, model: Architecture | None, _directory: str
+) -> FrameworkFlags:
     """torchtitan: fields of TrainingConfig and ParallelismConfig; recompute is a tyro subcommand at the end.
 
     Its local batch is a data-parallel rank's share of a step; with pipelines, of all micro-batches.
@@ -144,7 +146,7 @@ def _torchtitan(layout: Layout, workload: Workload, model: Architecture | None, 
     if layout.vpp > 1:
         options["parallelism.pipeline_parallel_layers_per_stage"] = _layers_per_chunk(layout, _layers(model))
     recompute = {Recompute.NONE: "none", Recompute.SELECTIVE: "selective", Recompute.FULL: "full"}
-    return Flags(
+    return FrameworkFlags(
         arguments=(*_arguments(options), f"activation-checkpoint:{recompute[Recompute(layout.recompute)]}")
     )
 
@@ -162,7 +164,9 @@ def _layers_per_chunk(layout: Layout, layers: int) -> int:
     return -(-layers // chunks)
 
 
-def _megatron(layout: Layout, workload: Workload, model: Architecture | None, _directory: str) -> Flags:
+def _megatron(
+    layout: Layout, workload: Workload, model: Architecture | None, _directory: str
+) -> FrameworkFlags:
     """Megatron-LM: pretrain_gpt.py's arguments, which come from megatron-core's config classes.
 
     Tensor-parallel and expert exchange run beside compute wherever it allows that; the engine counts on it.
@@ -206,7 +210,7 @@ def _megatron(layout: Layout, workload: Workload, model: Architecture | None, _d
         "fp8-format": "hybrid" if workload.precision is Precision.FP8 else None,
         "activation-func-fp8-input-store": workload.precision is Precision.FP8 and model and model.gated_mlp,
     }
-    return Flags(arguments=_arguments(options))
+    return FrameworkFlags(arguments=_arguments(options))
 
 
 def _stage_layout(layout: Layout, layers: int) -> str | None:
@@ -225,7 +229,9 @@ def _stage_layout(layout: Layout, layers: int) -> str | None:
     return "E" + "|".join("t" * size for size in sizes) + "L"
 
 
-def _deepspeed(layout: Layout, workload: Workload, _model: Architecture | None, directory: str) -> Flags:
+def _deepspeed(
+    layout: Layout, workload: Workload, _model: Architecture | None, directory: str
+) -> FrameworkFlags:
     """DeepSpeed: two arguments and a JSON file, whose batch is micro-batch x steps x data ranks."""
     _refuse("DeepSpeed", layout, cp=layout.cp == 1, vpp=layout.vpp == 1)
     stage = {Sharding.HSDP: 3}.get(Sharding(layout.sharding), int(layout.sharding))
@@ -247,13 +253,15 @@ def _deepspeed(layout: Layout, workload: Workload, _model: Architecture | None, 
     if layout.tp > 1:
         config["tensor_parallel"] = {"autotp_size": layout.tp}
     name = "deepspeed.json"
-    return Flags(
+    return FrameworkFlags(
         arguments=("--deepspeed", "--deepspeed_config", f"{directory}/{name}"),
         files={name: json.dumps(config, indent=2) + "\n"},
     )
 
 
-def _accelerate(layout: Layout, workload: Workload, _model: Architecture | None, _directory: str) -> Flags:
+def _accelerate(
+    layout: Layout, workload: Workload, _model: Architecture | None, _directory: str
+) -> FrameworkFlags:
     """Accelerate under torchrun: the variables of `accelerate launch --use_fsdp --fsdp_version 2`."""
     _refuse("Accelerate", layout, pp=layout.pp == 1, ep=layout.ep == 1)
     precision = {Precision.FP32: "no"}.get(workload.precision, str(workload.precision))
@@ -279,10 +287,10 @@ def _accelerate(layout: Layout, workload: Workload, _model: Architecture | None,
             "PARALLELISM_CONFIG_TP_SIZE": str(layout.tp),
             "PARALLELISM_CONFIG_CP_SIZE": str(layout.cp),
         }
-    return Flags(environment=environment)
+    return FrameworkFlags(environment=environment)
 
 
-def _ddp(layout: Layout, _workload: Workload, _model: Architecture | None, _directory: str) -> Flags:
+def _ddp(layout: Layout, _workload: Workload, _model: Architecture | None, _directory: str) -> FrameworkFlags:
     _refuse(
         "plain DDP",
         layout,
@@ -291,14 +299,16 @@ def _ddp(layout: Layout, _workload: Workload, _model: Architecture | None, _dire
         cp=layout.cp == 1,
         sharding=not layout.sharding,
     )
-    return Flags()
+    return FrameworkFlags()
 
 
-def _custom(_layout: Layout, _workload: Workload, _model: Architecture | None, _directory: str) -> Flags:
-    return Flags()
+def _custom(
+    _layout: Layout, _workload: Workload, _model: Architecture | None, _directory: str
+) -> FrameworkFlags:
+    return FrameworkFlags()
 
 
-_Emitter = Callable[[Layout, Workload, Architecture | None, str], Flags]
+_Emitter = Callable[[Layout, Workload, Architecture | None, str], FrameworkFlags]
 
 _EMITTERS: Mapping[str, _Emitter] = {
     "torchtitan": _torchtitan,

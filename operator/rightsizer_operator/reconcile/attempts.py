@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from rightsizer_api.spec.launch import Carrier
-from rightsizer_launch.worker_spec import ElasticRange, Size, elastic_range, worker_spec
+from rightsizer_launch.worker_spec import ElasticRange, LaunchSize, elastic_range, worker_spec
 from rightsizer_operator.manifests.pod_spec import DIRECTORIES, AttemptLaunch, digest
 from rightsizer_operator.reconcile.lifetime import active_deadline_s
 from rightsizer_operator.reconcile.sizing_answer import RunningAttempt
@@ -101,7 +101,7 @@ def with_launch(state: ReconcileState) -> ReconcileState:
 def _launch(state: ReconcileState, sized: SizedPlan, attempt: int) -> AttemptLaunch:
     job, inventory, layout = state.job, state.snapshot.inventory, sized.layout
     pod_gpus = job.gpus_per_pod if job is not None and job.elastic and _elastic(state, sized).in_place else 0
-    size = Size(
+    size = LaunchSize(
         layout=layout,
         batch_sequences=sized.batch_sequences,
         step_s=sized.step_s,

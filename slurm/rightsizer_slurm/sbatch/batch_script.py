@@ -13,7 +13,7 @@ from rightsizer_engine.errors import InputError
 from rightsizer_engine.values import immutable
 from rightsizer_launch.argv.torchrun import Torchrun, environment, program_arguments
 from rightsizer_launch.worker.progress import ENV_FIRST_CHECKPOINT_S
-from rightsizer_launch.worker_spec import Directories, Size, WorkerSpec, grace_s, worker_spec
+from rightsizer_launch.worker_spec import Directories, LaunchSize, WorkerSpec, grace_s, worker_spec
 from rightsizer_slurm.cluster.comment import PREFIX
 from rightsizer_slurm.sbatch.containers import Container, Runtime, checked_mount
 from rightsizer_slurm.submit.placement import Placement
@@ -52,7 +52,10 @@ def worker_of(placement: Placement, settings: BatchSettings) -> WorkerSpec:
     """The job's worker specification."""
     directories = Directories(run=settings.run, files=settings.run, checkpoints=settings.run)
     return worker_spec(
-        placement.plan, Size.of(placement.option), directories, room_gpus=placement.pool.room(free=False)
+        placement.plan,
+        LaunchSize.of(placement.option),
+        directories,
+        room_gpus=placement.pool.room(free=False),
     )
 
 

@@ -13,7 +13,7 @@ from tests.e2e.prometheus.server import Server
 
 from rightsizer_launch.worker.rendezvous import free_port
 from rightsizer_telemetry.alerts import ALERTS
-from rightsizer_telemetry.rules import INTERVAL_S, Rule, groups
+from rightsizer_telemetry.rules import INTERVAL_S, RecordingRule, groups
 
 MORE = ("--storage.tsdb.retention.time=1000d", "--query.lookback-delta=90s")
 """An import has no staleness markers, so that a series that ends would be answered for five minutes more."""
@@ -59,11 +59,11 @@ def _lines(begin_s: float) -> Iterator[str]:
     yield "# EOF\n"
 
 
-def _rules() -> Sequence[Rule]:
+def _rules() -> Sequence[RecordingRule]:
     """Our rules. promtool evaluates no alerts, so they are recorded as Prometheus would: ALERTS{...} 1."""
     recording = [rule for group in groups() for rule in group.rules]
     firing = [
-        Rule(
+        RecordingRule(
             record="ALERTS",
             expr=f"({alert.expr}) * 0 + 1",
             labels={"alertname": alert.name, "alertstate": "firing", "severity": alert.severity},
@@ -74,7 +74,7 @@ def _rules() -> Sequence[Rule]:
     return [*recording, *firing]
 
 
-def _levels(rules: Sequence[Rule]) -> Iterator[Sequence[Rule]]:
+def _levels(rules: Sequence[RecordingRule]) -> Iterator[Sequence[RecordingRule]]:
     """The rules in rounds: each reads only what earlier rounds recorded."""
     waiting = list(rules)
     while waiting:

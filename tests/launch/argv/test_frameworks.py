@@ -28,7 +28,7 @@ THREE_D = Layout(
 )
 
 
-def options(flags: frameworks.Flags) -> dict[str, str]:
+def options(flags: frameworks.FrameworkFlags) -> dict[str, str]:
     words = [word for word in flags.arguments if not word.startswith("activation-checkpoint")]
     pairs: dict[str, str] = {}
     for here, after in zip(words, [*words[1:], "--"], strict=True):

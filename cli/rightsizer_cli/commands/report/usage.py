@@ -24,7 +24,7 @@ from rightsizer_engine.values import immutable
 from rightsizer_telemetry.client import Prometheus, PrometheusSettings
 from rightsizer_telemetry.coverage import NoData
 from rightsizer_telemetry.html_report import page
-from rightsizer_telemetry.usage import Report, Usage, collect, owners, total
+from rightsizer_telemetry.usage import Usage, UsageReport, collect, owners, total
 
 
 @immutable
@@ -66,7 +66,7 @@ def run(access: PrometheusSettings, options: ReportOptions) -> int:
     return OK
 
 
-def document(report: Report) -> UsageDocument:
+def document(report: UsageReport) -> UsageDocument:
     """The report as JSON."""
     return UsageDocument(
         at=dt.datetime.fromtimestamp(report.at_s, dt.UTC).isoformat(timespec="seconds"),
@@ -99,7 +99,7 @@ def _write(path: Path, text: str) -> None:
         raise InputError("--html", value=str(path), remedy=f"cannot be written: {error.strerror}") from None
 
 
-def _headline(report: Report) -> str:
+def _headline(report: UsageReport) -> str:
     """The idle GPU-hours of those that are measured."""
     every = total(report)
     over = f"over {format_duration(report.window_s)}"
@@ -115,7 +115,7 @@ def _note(note: str) -> Text:
     return Text(f"Note: {note}.")
 
 
-def _owners(report: Report) -> Table:
+def _owners(report: UsageReport) -> Table:
     table = _table("owner", "on", "workloads", "held", "busy", "idle", "not measured", "idle USD")
     for owner in owners(report):
         table.add_row(
@@ -131,7 +131,7 @@ def _owners(report: Report) -> Table:
     return table
 
 
-def _workloads(report: Report) -> Table:
+def _workloads(report: UsageReport) -> Table:
     table = _table("workload", "owner", "GPUs", "held", "busy", "idle", "idle USD", "needed")
     for use in report.workloads:
         table.add_row(
