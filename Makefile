@@ -48,7 +48,7 @@ suite: $(READY)  ## one or more suites: make suite SUITE="slurm page"; without S
 generate: $(READY)  ## rewrite all that is generated: CRD, schemas, rules, dashboards, pictures, the outputs that docs show
 	$(BIN)/python -m rightsizer_api.schema.generate
 	$(BIN)/python -m rightsizer_telemetry.generate
-	$(BIN)/python -m rightsizer_cli.commands.schema.generate
+	$(BIN)/python -m rightsizer_cli.output.documents.generate
 	$(BIN)/python scripts/draw_architecture.py
 	$(BIN)/python scripts/draw_try.py
 	$(BIN)/python scripts/draw_pictures.py

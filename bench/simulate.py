@@ -16,9 +16,10 @@ from typing import Any
 from bench.reference import reference
 from bench.results import RESULTS, write_json
 
-from rightsizer_cli.commands.simulate.attributes import DEADLINES, SCALINGS, Draw
-from rightsizer_cli.commands.simulate.comparison import compare, report
-from rightsizer_cli.commands.simulate.traces import read_trace
+from rightsizer_cli.output.replay import replay_document
+from rightsizer_cli.requests.replays import compare
+from rightsizer_cli.requests.trace_jobs import DEADLINES, SCALINGS, Draw
+from rightsizer_cli.requests.traces import read_trace
 from rightsizer_engine.fleet.trace_jobs import ReplayRules
 
 ROOT = Path(__file__).parents[1]
@@ -36,7 +37,10 @@ def main(arguments: Sequence[str]) -> None:
     began = time.process_time()
     draws = [Draw(deadlines=bounds, scaling=kind) for kind in SCALINGS for bounds in DEADLINES]
     found = compare(replace(whole, rows=whole.rows[::stride]), draws, ReplayRules(), None)
-    document = report(found) | {"stride": stride, "cpuSeconds": round(time.process_time() - began, 1)}
+    document = replay_document(found) | {
+        "stride": stride,
+        "cpuSeconds": round(time.process_time() - began, 1),
+    }
     write_json(RESULT, document)
     PAGE.write_text(with_table(PAGE.read_text(), document))
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from rightsizer_cli.output.figures import picture
 from rightsizer_cli.output.plan_figure import plan_figure
-from rightsizer_cli.page.answer import answered
+from rightsizer_cli.page.response import respond
 
 FOLDER = Path(__file__).parent.parent / "docs" / "images"
 QUESTION = {
@@ -19,9 +19,9 @@ QUESTION = {
 
 def drawn() -> dict[str, bytes]:
     """The files of the folder that this script writes."""
-    answer = answered(QUESTION, calibrate=False)
-    assert answer.plan is not None, answer
-    plan = answer.plan
+    response = respond(QUESTION, calibrate=False)
+    assert response.plan is not None, response
+    plan = response.plan
     return {"plan.svg": picture(lambda: plan_figure(plan), "svg")}
 
 

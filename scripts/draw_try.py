@@ -6,8 +6,8 @@ from pathlib import Path
 
 from rightsizer_cli.output.figures import picture
 from rightsizer_cli.output.plan_figure import plan_figure
-from rightsizer_cli.page.answer import answered
 from rightsizer_cli.page.render import asset, worked_html
+from rightsizer_cli.page.response import respond
 
 FOLDER = Path(__file__).parent.parent / "docs" / "try"
 QUESTIONS = {
@@ -37,12 +37,12 @@ def drawn() -> dict[str, bytes]:
     titles = {title: f"{name}.html" for title, (name, _) in QUESTIONS.items()}
     files = {"style.css": asset("style.css").encode()}
     for title, (name, query) in QUESTIONS.items():
-        answer = answered(query, calibrate=False)
-        assert not answer.error, answer.error
-        page = worked_html(title, answer, picture=f"{name}.svg", others=titles)
+        response = respond(query, calibrate=False)
+        assert not response.error, response.error
+        page = worked_html(title, response, picture=f"{name}.svg", others=titles)
         files[f"{name}.html"] = page.encode() + b"\n"
-        if answer.plan is not None:
-            figure = functools.partial(plan_figure, answer.plan)
+        if response.plan is not None:
+            figure = functools.partial(plan_figure, response.plan)
             files[f"{name}.svg"] = picture(figure, "svg")
     return files
 

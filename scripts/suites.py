@@ -74,7 +74,7 @@ SUITES = (
         commands=(
             f"{PYTHON} -m rightsizer_api.schema.generate --check",
             f"{PYTHON} -m rightsizer_telemetry.generate --check",
-            f"{PYTHON} -m rightsizer_cli.commands.schema.generate --check",
+            f"{PYTHON} -m rightsizer_cli.output.documents.generate --check",
             f"{PYTHON} scripts/draw_architecture.py --check",
             f"{PYTHON} scripts/draw_try.py --check",
             f"{PYTHON} scripts/draw_pictures.py --check",

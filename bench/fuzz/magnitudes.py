@@ -13,10 +13,10 @@ from bench.fuzz.kubernetes import INVENTORY, METADATA, NOW, OWNER, SIZED, TRAINE
 from bench.fuzz.slurm import PLAN, RUN, START, STEP, looked_at
 
 from rightsizer_api import loads, reporting, sizing
-from rightsizer_cli.commands.advise.advice import Measured, advise
-from rightsizer_cli.commands.advise.logs import rate_of
-from rightsizer_cli.kubectl.describe import why
+from rightsizer_cli.output.plan_state import why
+from rightsizer_cli.requests.log_rate import rate_of
 from rightsizer_engine.catalog import lookup
+from rightsizer_engine.resize.existing_job import MeasuredJob, advise
 from rightsizer_engine.search.size import size
 from rightsizer_launch.running.run_totals import RunTotals
 from rightsizer_launch.worker.progress import Record
@@ -150,7 +150,7 @@ def judged(tokens_per_s: float) -> None:
     request = sizing.resolve(loads(PLAN)).request(now=NOW, clusters=(lookup.cluster("H100"),))
     advise(
         request,
-        Measured(
+        MeasuredJob(
             gpus=4,
             tokens_per_s=tokens_per_s,
             tokens_done=0.0,

@@ -14,25 +14,25 @@ from typer.main import get_command
 from rightsizer_cli.output.exits import BAD_INPUT, INTERRUPTED, OK, SYSTEM
 
 COMMANDS = {
-    "plan": "plan.command",
-    "estimate": "estimate.command",
-    "explain": "explain.command",
+    "plan": "plan",
+    "estimate": "estimate",
+    "explain": "explain",
     "run": "run",
-    "probe": "probe.command",
+    "probe": "probe",
     "sbatch": "sbatch",
-    "advise": "advise.command",
-    "calibrate": "calibrate.command",
-    "simulate": "simulate.command",
-    "report": "report.command",
-    "doctor": "doctor.command",
+    "advise": "advise",
+    "calibrate": "calibrate",
+    "simulate": "simulate",
+    "report": "report",
+    "doctor": "doctor",
     "serve": "serve",
-    "models": "catalog.command",
-    "gpus": "catalog.command",
-    "nodes": "catalog.command",
-    "frameworks": "catalog.command",
+    "models": "catalog",
+    "gpus": "catalog",
+    "nodes": "catalog",
+    "frameworks": "catalog",
     "operator": "operate",
     "crd": "crd",
-    "schema": "schema.command",
+    "schema": "schema",
     "version": "version",
     "slurm": "slurm.command",
 }
@@ -65,7 +65,7 @@ def execute(args: Sequence[str]) -> int:
 def outcome(app: typer.Typer, args: Sequence[str], *, program: str) -> int:
     """The exit code of one command line of an application; its errors in one line on stderr."""
     try:
-        if sys.stdout is None:  # typer would drop the answer
+        if sys.stdout is None:  # typer would drop the output
             raise OSError(errno.EBADF, "stdout is closed; for no output, use >/dev/null")
         code = get_command(app).main(args=list(args) or ["--help"], prog_name=program, standalone_mode=False)
         typer.echo(nl=False)  # flushes, so that a full disk is an error here
@@ -96,7 +96,7 @@ def _misused(error: typer.TyperException, program: str) -> str:
     message = error.format_message()
     typed = getattr(error, "option_name", None)
     if context and typed and hasattr(error, "possibilities"):
-        from rightsizer_cli.foreign_options import remedy
+        from rightsizer_cli.requests.foreign_options import remedy
 
         known = {name for option in context.command.params for name in option.opts}
         if said := remedy(typed, known):

@@ -1,7 +1,7 @@
 """rightsizer: from a model, tokens and a deadline to the fewest GPUs and the layout that meet it.
 
     import rightsizer
-    answer = rightsizer.plan(model="meta-llama/Llama-3.1-8B", tokens="100B", deadline="72h", gpu="H100")
+    result = rightsizer.plan(model="meta-llama/Llama-3.1-8B", tokens="100B", deadline="72h", gpu="H100")
 
 These names are stable; `docs/python.md` describes them.
 """

@@ -1,13 +1,13 @@
 """`rightsizer slurm install --check`: what is missing on this site, and the lines to add. Changes no file."""
 
-import enum
 import socket
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from rightsizer_api.untrusted_text import one_line
 from rightsizer_engine.errors import InputError, RightsizerError
 from rightsizer_engine.values import immutable
+from rightsizer_launch.findings import Finding, FindingStatus
 from rightsizer_slurm.cluster import config as sites
 from rightsizer_slurm.cluster import snapshot
 from rightsizer_slurm.cluster.backend_commands import SlurmCommands
@@ -22,14 +22,6 @@ _TIMEOUT_S = 10.0
 _LUA_FOLDERS = ("/usr/share/lua", "/usr/local/share/lua")
 _LUA_VERSIONS = ("5.1", "5.2", "5.3", "5.4")
 _LUA = ("job_submit.lua", "rightsizer.lua")
-
-
-class FindingStatus(enum.StrEnum):
-    """Present, missing, or only a note."""
-
-    OK = "ok"
-    MISSING = "missing"
-    NOTE = "note"
 
 
 @immutable
@@ -72,6 +64,14 @@ def check(
         *_settings(config),
         _pyslurm(version, pyslurm_version()),
     )
+
+
+def findings() -> Iterator[Finding]:
+    """The checks as `rightsizer doctor` prints them: a line each."""
+    for found in check():
+        remedy = f"add to {found.file}: {' | '.join(found.lines)}" if found.lines else ""
+        text = found.text.removeprefix("Slurm: ")
+        yield Finding(status=found.status, subject="Slurm", text=text, remedy=remedy)
 
 
 def _ok(text: str) -> SiteFinding:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from rightsizer_cli.foreign_options import remedy
 from rightsizer_cli.main import execute
+from rightsizer_cli.requests.foreign_options import remedy
 
 
 @pytest.mark.parametrize(

@@ -11,14 +11,13 @@ FIELDS = "it fills one value that has many fields"
 STEPS = "one sequence of steps: to be split"
 LONG = {
     "bench/operator/__main__.py::run": STEPS,
-    "cli/rightsizer_cli/commands/advise/advice.py::advise": STEPS,
     "cli/rightsizer_cli/commands/operate.py::operator": OPTIONS,
-    "cli/rightsizer_cli/commands/plan/command.py::plan": OPTIONS,
-    "cli/rightsizer_cli/commands/probe/command.py::probe": OPTIONS,
-    "cli/rightsizer_cli/commands/report/command.py::report": OPTIONS,
+    "cli/rightsizer_cli/commands/plan.py::plan": OPTIONS,
+    "cli/rightsizer_cli/commands/probe.py::probe": OPTIONS,
+    "cli/rightsizer_cli/commands/report.py::report": OPTIONS,
     "cli/rightsizer_cli/commands/run.py::run": OPTIONS,
     "cli/rightsizer_cli/commands/sbatch.py::sbatch": OPTIONS,
-    "cli/rightsizer_cli/commands/simulate/command.py::simulate": OPTIONS,
+    "cli/rightsizer_cli/commands/simulate.py::simulate": OPTIONS,
     "cli/rightsizer_cli/commands/slurm/install.py::install": OPTIONS,
     "cli/rightsizer_cli/commands/slurm/monitor.py::monitor": OPTIONS,
     "cli/rightsizer_cli/commands/slurm/report.py::report": OPTIONS,

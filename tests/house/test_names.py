@@ -14,15 +14,8 @@ SHARED = {  # name -> why several classes have it
     "NoPlan": "the face wraps the engine's value under its promised name",
     "RightsizerCallback": "each stack has its own, public for scripts",
 }
-TO_RENAME = {  # take a name off the list when only one class has it
-    # the engine
-    "Case",
-    # the CRDs and the command line
-    "Status",
-    # launch and telemetry
-    # the command line
-    "Link",
-}
+TO_RENAME: set[str] = set()
+"""Names that two classes still have; take a name off when only one class has it."""
 
 
 def classes(module: Path) -> set[str]:

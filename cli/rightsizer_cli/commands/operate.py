@@ -78,7 +78,7 @@ def operator(
         str, typer.Option(metavar="WHEN", help="GPUs that are not needed: OnPressure or Always.")
     ] = "OnPressure",
     every: Annotated[
-        str, typer.Option(metavar="DURATION", help="Time between questions to workers.")
+        str, typer.Option(metavar="DURATION", help="Time between two readings of the workers.")
     ] = "15s",
     judge_every: Annotated[
         str, typer.Option(metavar="DURATION", help="Time between judgements of a plan's size.")

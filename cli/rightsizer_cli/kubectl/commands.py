@@ -9,9 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
-from rightsizer_cli.commands.option_groups import grouped
-from rightsizer_cli.kubectl_client import Client, Where
-from rightsizer_cli.output.exits import NO_PLAN, OK
+from rightsizer_cli.commands.options import grouped
+from rightsizer_cli.output.exits import INTERRUPTED, NO_PLAN, OK
+from rightsizer_cli.requests.flags import ClusterFlags
+from rightsizer_operator.kubectl.client import Client
 
 Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -25,27 +26,27 @@ File = Annotated[
 
 
 @grouped
-def plan(*, name: Name = "", file: File = None, json: Json = False, where: Where) -> int:
+def plan(*, name: Name = "", file: File = None, json: Json = False, where: ClusterFlags) -> int:
     """Size a live plan or a manifest on this cluster's GPUs, without changing anything."""
-    from rightsizer_cli.kubectl.size_on_cluster import size_on_cluster
-    from rightsizer_cli.output.plan_output import print_answer
+    from rightsizer_cli.output.plan_output import print_result
     from rightsizer_engine.search.types import Plan
+    from rightsizer_operator.kubectl.plans import size_on_cluster
 
-    answer = size_on_cluster(Client.of(where), name=name, file=file)
-    print_answer(answer, as_json=json)
-    return OK if isinstance(answer, Plan) else NO_PLAN
+    result = size_on_cluster(Client.of(where), name=name, file=file)
+    print_result(result, as_json=json)
+    return OK if isinstance(result, Plan) else NO_PLAN
 
 
 @grouped
-def explain(*, name: Name = "", file: File = None, json: Json = False, where: Where) -> int:
+def explain(*, name: Name = "", file: File = None, json: Json = False, where: ClusterFlags) -> int:
     """Explain a plan's size on this cluster: binding limit, rejected options, source of every figure."""
-    from rightsizer_cli.commands.explain.explanation import print_explanation
-    from rightsizer_cli.kubectl.size_on_cluster import size_on_cluster
+    from rightsizer_cli.output.explanation import print_explanation
     from rightsizer_engine.search.types import Plan
+    from rightsizer_operator.kubectl.plans import size_on_cluster
 
-    answer = size_on_cluster(Client.of(where), name=name, file=file)
-    print_explanation(answer, as_json=json)
-    return OK if isinstance(answer, Plan) else NO_PLAN
+    result = size_on_cluster(Client.of(where), name=name, file=file)
+    print_explanation(result, as_json=json)
+    return OK if isinstance(result, Plan) else NO_PLAN
 
 
 @grouped
@@ -61,15 +62,15 @@ def probe(
         typer.Option(min=1, metavar="N", help="GPUs to measure on; default: the fewest that tell."),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the probe's TrainingPlan only.")] = False,
-    where: Where,
+    where: ClusterFlags,
 ) -> int:
     """Run a plan's script on few GPUs for minutes as a TrainingPlan of its own, and size the plan by it."""
     import secrets
 
-    from rightsizer_cli.commands.probe.measure import ProbeOptions, run_probe
-    from rightsizer_cli.kubectl.probe import KubernetesProbe
-    from rightsizer_cli.kubectl.size_on_cluster import named_plan
     from rightsizer_engine.units import parse_duration_s
+    from rightsizer_launch.probe_run import ProbeOptions, run_probe
+    from rightsizer_operator.kubectl.plans import named_plan
+    from rightsizer_operator.kubectl.probe import KubernetesProbe
 
     options = ProbeOptions(
         limit_s=parse_duration_s(time_limit, field="--time"),
@@ -79,14 +80,14 @@ def probe(
     )
     plan = named_plan(Client.of(where), name=name, file=file)[0]
     client = Client.of(replace(where, namespace=where.namespace or plan.metadata.namespace or ""))
-    run_probe(plan, options, executor=lambda: KubernetesProbe(client=client, say=typer.echo), say=typer.echo)
-    return OK
+    executor = KubernetesProbe(client=client, say=typer.echo)
+    return OK if run_probe(plan, options, executor=lambda: executor, say=typer.echo) else INTERRUPTED
 
 
 @grouped
-def why(*, name: Name, where: Where) -> int:
+def why(*, name: Name, where: ClusterFlags) -> int:
     """Explain a plan's state: the cause, the deadline, the pace and the next step."""
-    from rightsizer_cli.kubectl.describe import why as explain_state
+    from rightsizer_cli.output.plan_state import why as explain_state
 
     client = Client.of(where)
     plan = client.plan(name)
@@ -99,11 +100,9 @@ def why(*, name: Name, where: Where) -> int:
 def status(
     *,
     name: Name = "",
-    all_namespaces: Annotated[
-        bool, typer.Option("--all-namespaces", "-A", help="Plans of all namespaces.")
-    ] = False,
+    all_namespaces: AllNamespaces = False,
     json: Json = False,
-    where: Where,
+    where: ClusterFlags,
 ) -> int:
     """Show plans and whether they are on time; for one plan also its conditions and resizes."""
     from rightsizer_cli.output.console import echo_json, show
@@ -113,7 +112,7 @@ def status(
     if json:
         echo_json([{"metadata": _names(plan), "status": plan.get("status", {})} for plan in plans])
         return OK
-    from rightsizer_cli.kubectl.tables import detail_page, plans_table
+    from rightsizer_cli.output.plan_tables import detail_page, plans_table
 
     if not plans:
         typer.echo("no TrainingPlans", err=True)
@@ -133,7 +132,7 @@ def resize(
     max_gpus: Annotated[int | None, typer.Option(min=1, metavar="N", help="At most N.")] = None,
     no_wait: NoWait = False,
     timeout: Timeout = "10m",
-    where: Where,
+    where: ClusterFlags,
 ) -> int:
     """Change a live plan's GPUs or its limits, and wait until it trains on them."""
     from rightsizer_cli.kubectl.wait import resized
@@ -152,7 +151,7 @@ def resize(
 
 
 @grouped
-def suspend(*, name: Name, no_wait: NoWait = False, timeout: Timeout = "10m", where: Where) -> int:
+def suspend(*, name: Name, no_wait: NoWait = False, timeout: Timeout = "10m", where: ClusterFlags) -> int:
     """Checkpoint and stop a plan; this frees its GPUs."""
     from rightsizer_cli.kubectl.wait import suspended
 
@@ -162,7 +161,7 @@ def suspend(*, name: Name, no_wait: NoWait = False, timeout: Timeout = "10m", wh
 
 
 @grouped
-def resume(*, name: Name, no_wait: NoWait = False, timeout: Timeout = "10m", where: Where) -> int:
+def resume(*, name: Name, no_wait: NoWait = False, timeout: Timeout = "10m", where: ClusterFlags) -> int:
     """Resume a suspended plan from its checkpoint."""
     from rightsizer_cli.kubectl.wait import resumed
 

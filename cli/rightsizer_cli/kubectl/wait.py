@@ -5,10 +5,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rightsizer_api.state import ConditionType, RunningReason, State
-from rightsizer_cli.kubectl.describe import condition, state_of
-from rightsizer_cli.kubectl.exits import FAILED, TIMED_OUT
-from rightsizer_cli.output.exits import NO_PLAN, OK
+from rightsizer_cli.output.exits import NO_PLAN, OK, PLAN_OVER, TIMED_OUT
 from rightsizer_engine.values import immutable
+from rightsizer_operator.kubectl.plans import condition, state_of
 
 Object = Mapping[str, Any]
 Verdict = Callable[[Object], int | None]
@@ -75,9 +74,9 @@ def resumed(plan: Object) -> int | None:
 
 
 def _ended(state: str) -> int | None:
-    """FAILED if the plan has ended, well or not: it will not do what was asked for."""
+    """PLAN_OVER if the plan has ended, well or not: it will not do what was asked for."""
     known = State.of(state)
-    return FAILED if known and known.ended else None
+    return PLAN_OVER if known and known.ended else None
 
 
 def _is_observed(plan: Object) -> bool:

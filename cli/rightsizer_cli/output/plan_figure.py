@@ -3,12 +3,19 @@
 import math
 from collections import defaultdict
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from rightsizer_cli.output.figures import save_figure
 from rightsizer_engine.units import format_count
 
 if TYPE_CHECKING:
     from rightsizer_engine.search.types import CurvePoint, Plan
+
+
+def draw_plan(plan: "Plan", path: Path) -> None:
+    """Write the figure as the path's ending says; whole or not at all."""
+    save_figure(lambda: plan_figure(plan), path)
 
 
 def plan_figure(plan: "Plan") -> Any:

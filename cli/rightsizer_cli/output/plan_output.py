@@ -42,23 +42,23 @@ class Section:
     document: Mapping[str, object] = field(default_factory=dict)
 
 
-def print_answer(
-    answer: Plan | NoPlan,
+def print_result(
+    result: Plan | NoPlan,
     *,
     as_json: bool,
     more: Sequence[Section] = (),
     document: "type[PlanReport] | None" = None,
 ) -> None:
-    """The answer as tables or as JSON: the report, or a `document` that adds the sections to it."""
+    """Print the result as tables or as JSON: the report, or a `document` that adds the sections to it."""
     if as_json:
-        report = reporting.report(answer)
+        report = reporting.report(result)
         added: dict[str, Any] = {key: value for section in more for key, value in section.document.items()}
         known: dict[str, Any] = {name: getattr(report, name) for name in type(report).model_fields}
         echo_json(report if document is None else document(**known, **added))
         return
     from rightsizer_cli.output.render import no_plan_page, plan_page
 
-    show(*(plan_page(answer) if isinstance(answer, Plan) else no_plan_page(answer)))
+    show(*(plan_page(result) if isinstance(result, Plan) else no_plan_page(result)))
     show(*(part for section in more for part in section.parts))
 
 

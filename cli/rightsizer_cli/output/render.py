@@ -88,14 +88,14 @@ def measured_lines(request: "Request", option: "Option") -> list[RenderableType]
     return [*lines, Text(f"Next step: {advice}", style="yellow")] if advice else lines
 
 
-def no_plan_page(answer: "NoPlan") -> list[RenderableType]:
+def no_plan_page(result: "NoPlan") -> list[RenderableType]:
     """Why there is no plan, and the nearest options."""
     parts: list[RenderableType] = [
-        Text(verdict(answer), style="bold red"),
-        request_line(answer.request),
+        Text(verdict(result), style="bold red"),
+        request_line(result.request),
     ]
-    if answer.nearest:
-        parts.append(Group(Text("Nearest", style="bold"), options_table(answer.nearest)))
+    if result.nearest:
+        parts.append(Group(Text("Nearest", style="bold"), options_table(result.nearest)))
     return parts
 
 

@@ -1,1 +1,1 @@
-"""The what-if page: one question as a form, its plan beside it."""
+"""The what-if page: one request as a form, its plan beside it."""

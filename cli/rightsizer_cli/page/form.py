@@ -16,7 +16,7 @@ Query = Mapping[str, str]
 """Names of fields, as in the address, and what was typed."""
 
 EXAMPLE: Query = {"model": "meta-llama/Llama-3.1-8B", "tokens": "100B", "deadline": "14d", "gpu": "H100"}
-"""The question of a page without one."""
+"""The query of a page without one."""
 
 _LONGEST = 300
 """Characters of a field: more than any name has."""
@@ -39,7 +39,7 @@ class Field:
 
 
 @immutable
-class Group:
+class FieldGroup:
     """Fields that belong together."""
 
     title: str
@@ -76,7 +76,7 @@ def options(query: Query) -> tuple[JobFlags, GoalFlags, HardwareFlags, FixedLayo
 
 
 def command(query: Query) -> str:
-    """The same question in a terminal."""
+    """The command line of the same request."""
     parts = ["rightsizer", "plan"]
     for name, text in stated(query).items():
         if _OPTIONS[name].kind is bool:
@@ -165,13 +165,13 @@ def _choices(name: str, kind: type, complete: Any) -> tuple[str, ...]:
 _OPTIONS = {option.field.name: option for option in _declared()}
 
 
-def _group(title: str, group: type) -> Group:
+def _group(title: str, group: type) -> FieldGroup:
     fields = (o.field for o in _OPTIONS.values() if o.group is group and o.field.name not in _FIRST)
-    return Group(title=title, fields=tuple(fields))
+    return FieldGroup(title=title, fields=tuple(fields))
 
 
 GROUPS = (
-    Group(title="", fields=tuple(_OPTIONS[name].field for name in _FIRST)),
+    FieldGroup(title="", fields=tuple(_OPTIONS[name].field for name in _FIRST)),
     _group("Training", JobFlags),
     _group("Goal", GoalFlags),
     _group("Hardware", HardwareFlags),

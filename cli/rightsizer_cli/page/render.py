@@ -1,4 +1,4 @@
-"""The page as HTML: whole, or the answer alone."""
+"""The page as HTML: whole, or the response alone."""
 
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -8,7 +8,7 @@ import jinja2
 
 from rightsizer_cli.output.render import OPTION_COLUMNS
 from rightsizer_cli.page import form
-from rightsizer_cli.page.answer import Answer
+from rightsizer_cli.page.response import PageResponse
 
 
 @cache
@@ -21,23 +21,23 @@ def _templates() -> jinja2.Environment:
     return environment
 
 
-def page_html(query: form.Query, answer: Answer, names: Mapping[str, Sequence[str]]) -> str:
-    """The form with a query's values, and the answer. `names` are the lists of suggestions."""
-    return _rendered("page.html", answer, query=query, groups=form.GROUPS, names=names)
+def page_html(query: form.Query, response: PageResponse, names: Mapping[str, Sequence[str]]) -> str:
+    """The form with a query's values, and the response. `names` are the lists of suggestions."""
+    return _rendered("page.html", response, query=query, groups=form.GROUPS, names=names)
 
 
-def answer_html(answer: Answer) -> str:
-    """The answer alone."""
-    return _rendered("answer.html", answer)
+def response_html(response: PageResponse) -> str:
+    """The response alone."""
+    return _rendered("response.html", response)
 
 
-def worked_html(title: str, answer: Answer, *, picture: str, others: Mapping[str, str]) -> str:
-    """A page to read, without a form: one answer, and the addresses of others by their titles."""
-    return _rendered("worked.html", answer, title=title, picture=picture, others=others, links=False)
+def worked_html(title: str, response: PageResponse, *, picture: str, others: Mapping[str, str]) -> str:
+    """A page to read, without a form: one response, and the addresses of others by their titles."""
+    return _rendered("worked.html", response, title=title, picture=picture, others=others, links=False)
 
 
-def _rendered(template: str, answer: Answer, **more: object) -> str:
-    values = {"answer": answer, "picture": f"fan.svg{answer.address}", "links": True} | more
+def _rendered(template: str, response: PageResponse, **more: object) -> str:
+    values = {"response": response, "picture": f"fan.svg{response.address}", "links": True} | more
     return _templates().get_template(template).render(values)
 
 

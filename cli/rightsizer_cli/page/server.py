@@ -1,4 +1,4 @@
-"""The page's server: this machine only, no state but the last answers."""
+"""The page's server: this machine only, no state but the last responses."""
 
 import asyncio
 import logging
@@ -10,16 +10,16 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from rightsizer_cli.output.figures import picture
 from rightsizer_cli.output.plan_figure import plan_figure
-from rightsizer_cli.page.answer import Answer
 from rightsizer_cli.page.engine import Engine
 from rightsizer_cli.page.form import EXAMPLE, address
-from rightsizer_cli.page.render import answer_html, asset, page_html
+from rightsizer_cli.page.render import asset, page_html, response_html
+from rightsizer_cli.page.response import PageResponse
 from rightsizer_cli.requests.completion import frameworks, gpus, models, nodes
 
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 _HOST = "127.0.0.1"
-"""The page reads this machine's files and answers whoever asks: nobody else may."""
+"""This machine only: the page reads its files, and no user signs in."""
 
 _POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self';"
@@ -35,7 +35,7 @@ _HEADERS = {
 _NAMES = ("127.0.0.1", "localhost", "[::1]")
 _ASSETS = {"style.css": "text/css", "page.js": "text/javascript"}
 _SOON_S = 3.0
-"""A page whose answer takes longer is shown without it, and asks for it."""
+"""A page whose plan takes longer is sent without it; its script asks for the plan."""
 _LAST_WORD_S = 0.5
 """What requests get to end after Ctrl-C."""
 
@@ -65,20 +65,20 @@ async def _served(port: int, ready: Callable[[str], None]) -> None:
 
 
 def application(engine: Engine, *, soon_s: float = _SOON_S) -> web.Application:
-    """The page at /, its answer at /answer, its picture at /fan.svg."""
+    """Serve the page at /, its response alone at /answer, its picture at /fan.svg."""
     app = web.Application(middlewares=[_guarded])
     one_at_a_time = asyncio.Lock()
 
     async def page(request: web.Request) -> web.Response:
         query = dict(request.query) or dict(EXAMPLE)
         try:
-            answer = await asyncio.wait_for(engine.ask(query), soon_s)
+            response = await asyncio.wait_for(engine.ask(query), soon_s)
         except TimeoutError:
-            answer = Answer(pending=True, address=address(query))
-        return _html(page_html(query, answer, _names()))
+            response = PageResponse(pending=True, address=address(query))
+        return _html(page_html(query, response, _names()))
 
-    async def answer(request: web.Request) -> web.Response:
-        return _html(answer_html(await engine.ask(dict(request.query))))
+    async def response(request: web.Request) -> web.Response:
+        return _html(response_html(await engine.ask(dict(request.query))))
 
     async def fan(request: web.Request) -> web.Response:
         plan = (await engine.ask(dict(request.query))).plan
@@ -95,7 +95,7 @@ def application(engine: Engine, *, soon_s: float = _SOON_S) -> web.Application:
         return web.Response(text=asset(name), content_type=_ASSETS[name])
 
     app.router.add_get("/", page)
-    app.router.add_get("/answer", answer)
+    app.router.add_get("/answer", response)
     app.router.add_get("/fan.svg", fan)
     app.router.add_get(f"/{{name:{'|'.join(map(_escaped, _ASSETS))}}}", packaged)
     return app
@@ -116,7 +116,7 @@ def _html(text: str) -> web.Response:
 
 @web.middleware
 async def _guarded(request: web.Request, handler: _Handler) -> web.StreamResponse:
-    """Answers only who asks for this machine by its name: another site's name may point here too."""
+    """Refuse requests for another host name: a name of another site may point to this machine too."""
     name, _, port = request.host.rpartition(":")
     if (name if port.isdigit() else request.host) not in _NAMES:
         raise web.HTTPForbidden(text="this page is for this machine only")

@@ -1,1 +1,1 @@
-"""The engine's Request from options, manifests and files; no command line library."""
+"""The engine's requests from options, manifests, files and running jobs; no command line library."""

@@ -50,7 +50,7 @@ def frameworks(incomplete: str) -> list[str]:
 def _matching(names: Iterable[str], incomplete: str) -> list[str]:
     """The names that begin so, in any case; without spaces, which shells part.
 
-    What was typed stays as it was: Typer and zsh drop an answer that begins with other letters.
+    What was typed stays as it was: Typer and zsh drop a value that begins with other letters.
     """
     start = incomplete.casefold()
     return sorted(

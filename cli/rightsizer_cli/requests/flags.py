@@ -20,7 +20,8 @@ class Flag:
     help: str
     names: tuple[str, ...] = ()
     metavar: str | None = None
-    least: int | None = None
+    least: float | None = None
+    most: float | None = None
     complete: Completion | None = None
 
 
@@ -304,3 +305,55 @@ class LayoutFlags:
             complete=completion.choices("none", "zero1", "zero2", "zero3", "hsdp"),
         ),
     ] = None
+
+
+SLOWEST_TOKENS_PER_S, FASTEST_TOKENS_PER_S = 1e-3, 1e15
+"""The rates that a job may have; any other number in a log is no rate."""
+
+
+@immutable
+class JobSource:
+    """Which running job, and where its rate is."""
+
+    kubernetes: Annotated[
+        str, Flag(metavar="KIND/NAME", help="A Job, JobSet, TrainJob, PyTorchJob or RayJob.")
+    ] = ""
+    namespace: Annotated[
+        str, Flag(names=("--namespace", "-n"), metavar="NAME", help="Default: your context's.")
+    ] = ""
+    context: Annotated[str, Flag(metavar="NAME", help="Context of your kubeconfig.")] = ""
+    slurm: Annotated[int | None, Flag(metavar="JOBID", help="A running Slurm job.")] = None
+    log: Annotated[
+        Path | None,
+        Flag(metavar="FILE", help="The job's log with its rate; - is stdin. Default: the pod's."),
+    ] = None
+    tokens_per_second: Annotated[
+        float | None,
+        Flag(
+            metavar="RATE",
+            least=SLOWEST_TOKENS_PER_S,
+            most=FASTEST_TOKENS_PER_S,
+            help="The whole job's rate, instead of a log.",
+        ),
+    ] = None
+    tokens_done: Annotated[
+        str | None, Flag(metavar="COUNT", help="Tokens trained so far. Default: from the log.")
+    ] = None
+    measured_over: Annotated[str, Flag(metavar="DURATION", help="How long the rate was measured.")] = "1h"
+    checkpoint_every: Annotated[str, Flag(metavar="DURATION", help="Between its checkpoints.")] = "30m"
+
+    @property
+    def kubeconfig(self) -> str:
+        """The file, as kubectl finds it."""
+        return ""
+
+
+@immutable
+class ClusterFlags:
+    """Which Kubernetes cluster and namespace; the same options as kubectl's."""
+
+    namespace: Annotated[
+        str, Flag(names=("--namespace", "-n"), metavar="NAME", help="Default: your context's.")
+    ] = ""
+    context: Annotated[str, Flag(metavar="NAME", help="Context of your kubeconfig.")] = ""
+    kubeconfig: Annotated[str, Flag(metavar="FILE", help="Default: as kubectl finds it.")] = ""

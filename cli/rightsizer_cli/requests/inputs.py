@@ -42,7 +42,7 @@ def read(file: Path | None, *groups: Any) -> tuple[TrainingPlan, Request]:
     given = _given(groups)
     if not given.values:
         raise OptionError("FILE", value="", remedy="name a manifest, or give --model, --tokens and --gpu")
-    with _errors_named_after(given.flags):
+    with errors_named_after(given.flags):
         plan = _plan_of({}, given)
         return plan, _asked(plan, given.notes)
 
@@ -50,7 +50,7 @@ def read(file: Path | None, *groups: Any) -> tuple[TrainingPlan, Request]:
 def read_over(plan: TrainingPlan, *groups: Any) -> tuple[TrainingPlan, Request]:
     """A plan with flags over it; and its request."""
     given = _given(groups)
-    with _errors_named_after({spec: flag for spec, flag in given.flags.items() if spec in given.values}):
+    with errors_named_after({spec: flag for spec, flag in given.flags.items() if spec in given.values}):
         if given.values:
             beneath = plan.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude={"status"})
             plan = _plan_of(beneath, given)
@@ -133,7 +133,7 @@ def _plain(value: Any) -> Any:
 
 
 @contextlib.contextmanager
-def _errors_named_after(flags: Mapping[str, str]) -> Iterator[None]:
+def errors_named_after(flags: Mapping[str, str]) -> Iterator[None]:
     """Name the flag in an error, not the field that it set: the user typed the flag."""
     try:
         yield

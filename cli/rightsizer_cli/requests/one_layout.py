@@ -23,7 +23,7 @@ SHARDINGS = {s.name.lower(): s for s in Sharding}
 
 @immutable
 class Priced:
-    """One layout, priced, and whether it fits; `request` is the question."""
+    """One layout of a request, priced, and whether it fits."""
 
     request: Request
     option: Option

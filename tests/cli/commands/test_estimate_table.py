@@ -5,8 +5,9 @@ import io
 
 import pytest
 
-from rightsizer_cli.commands.estimate.table import COLUMNS, predict_rows, read_rows
 from rightsizer_cli.main import execute
+from rightsizer_cli.output.predictions import COLUMNS, predict_rows
+from rightsizer_cli.requests.runs_table import read_rows
 from rightsizer_engine.errors import InputError
 
 ROW = {

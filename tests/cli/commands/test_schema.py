@@ -8,17 +8,17 @@ import pytest
 from jsonschema import Draft202012Validator, ValidationError
 from tests.cli.commands.conftest import StandIn
 from tests.cli.commands.test_report import BUSY, DAY_OF_FOUR
-from tests.cli.kubectl.conftest import PLAN, says
-from tests.cli.kubectl.test_size_on_cluster import NODE
+from tests.operator.kubectl.conftest import PLAN, says
+from tests.operator.kubectl.test_plans import NODE
 from tests.slurm.cluster.test_jobs_json import OLD as SLURM_JOB
 from tests.slurm.conftest import FakeSlurm
 from typer.main import get_command
 
 from rightsizer_api.schema.generate import main as write
-from rightsizer_cli.commands.schema.documents import DOCUMENTS
-from rightsizer_cli.commands.schema.generate import files
 from rightsizer_cli.kubectl import main as kubectl
 from rightsizer_cli.main import build, execute
+from rightsizer_cli.output.documents.generate import files
+from rightsizer_cli.output.documents.schemas import DOCUMENTS
 
 ROOT = Path(__file__).parents[3]
 SCHEMAS = {path.stem: json.loads(path.read_text()) for path in (ROOT / "docs/schemas").glob("*.json")}

@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from rightsizer_cli.commands.simulate.attributes import published_exponents
 from rightsizer_cli.main import execute
+from rightsizer_cli.requests.trace_jobs import published_exponents
 
 HEADER = "submitted_utc,duration_s,gpus,virtual_cluster"
 TRACE = f"""{HEADER}

@@ -4,12 +4,12 @@ import pytest
 from matplotlib.figure import Figure
 from tests.pictures import collisions, cut
 
-from rightsizer_cli.commands.simulate.attributes import DEADLINES, SCALINGS, Draw
-from rightsizer_cli.commands.simulate.comparison import compare
-from rightsizer_cli.commands.simulate.plot import replay_figure
-from rightsizer_cli.commands.simulate.traces import read_trace
 from rightsizer_cli.output.plan_figure import plan_figure
-from rightsizer_cli.page.answer import answered
+from rightsizer_cli.output.replay_figure import replay_figure
+from rightsizer_cli.page.response import respond
+from rightsizer_cli.requests.replays import compare
+from rightsizer_cli.requests.trace_jobs import DEADLINES, SCALINGS, Draw
+from rightsizer_cli.requests.traces import read_trace
 from rightsizer_engine.fleet.trace_jobs import ReplayRules
 
 pytestmark = pytest.mark.slow  # matplotlib takes seconds to start
@@ -27,7 +27,7 @@ PLANS = {
 
 @pytest.fixture(params=PLANS.values(), ids=PLANS, scope="module")
 def fan(request):
-    answer = answered(request.param, calibrate=False)
+    answer = respond(request.param, calibrate=False)
     assert answer.plan is not None
     return plan_figure(answer.plan)
 

@@ -11,8 +11,8 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from rightsizer_cli.commands.serve import check_needed
-from rightsizer_cli.page.answer import Answer
 from rightsizer_cli.page.engine import Engine
+from rightsizer_cli.page.response import PageResponse
 from rightsizer_cli.page.server import application
 from rightsizer_engine.errors import InputError
 from rightsizer_launch.bounded.process import ChildLimits
@@ -95,7 +95,7 @@ def test_a_page_without_its_result_requests_it_later(computing: Engine):
 
 
 def test_abandoned_requests_delay_no_other(computing: Engine):
-    async def ask() -> Answer | None:
+    async def ask() -> PageResponse | None:
         for _ in range(3):
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(computing.ask({"tokens": "3600"}), 0.1)
@@ -105,7 +105,7 @@ def test_abandoned_requests_delay_no_other(computing: Engine):
 
 
 def test_a_computation_that_the_system_kills_is_a_result(computing: Engine):
-    async def ask() -> Answer:
+    async def ask() -> PageResponse:
         return await computing.ask({"model": "crash"})
 
     assert "is there memory left?" in asyncio.run(ask()).error

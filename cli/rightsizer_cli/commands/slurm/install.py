@@ -88,7 +88,8 @@ def _place(files: "Iterable[SiteFile]", etc: Path, *, write: bool, cli_filter: b
 
 def _check() -> int:
     """Print what the site lacks; 1 if something is missing."""
-    from rightsizer_slurm.install_check import FindingStatus, check
+    from rightsizer_launch.findings import FindingStatus
+    from rightsizer_slurm.install_check import check
 
     findings = check()
     for finding in findings:

@@ -1,1 +1,0 @@
-"""`rightsizer models`, `rightsizer gpus` and `rightsizer frameworks`."""

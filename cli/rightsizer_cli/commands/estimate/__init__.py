@@ -1,1 +1,0 @@
-"""`rightsizer estimate`."""

@@ -1,0 +1,1 @@
+"""The models of each `--json`; their schemas are in docs/schemas."""
