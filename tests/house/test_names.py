@@ -54,7 +54,7 @@ def public_names(module: Path) -> set[str]:
 
 
 def test_a_public_name_of_the_engine_or_the_api_is_used_in_another_file():
-    """What only its own module uses is private: a reader of the module's names sees what others rely on."""
+    """A name that only its own module uses is private: public names are those that others rely on."""
     users: dict[str, int] = {}
     for path in tracked(".py"):
         for word in set(re.findall(r"[A-Za-z]\w*", path.read_text())) if path.exists() else ():

@@ -1,4 +1,4 @@
-"""What the environment tells a worker of its job: layout, model, tokens, folders, rank."""
+"""A worker's job, from its environment: layout, model, tokens, folders, rank."""
 
 import os
 from pathlib import Path

@@ -285,7 +285,7 @@ def _with_shared_text(value: Any, levels: int = _SHARED_LEVELS) -> Any:
 
 
 def _claiming(plan: Object) -> tuple[Any, ...]:
-    """What decides which Jobs are the plan's, and how many pods it wants of them."""
+    """The fields that decide which Jobs are the plan's, and the number of pods that it wants of them."""
     return plan["metadata"]["uid"], (plan.get("status") or {}).get("attempt")
 
 

@@ -88,7 +88,7 @@ def api_client(
 
 
 class RequestCounter(Protocol):
-    """What counts the client's requests."""
+    """The counter of the client's requests."""
 
     def count_request(self, method: str, status: int) -> None:
         """Count a request by the response's HTTP status; 0: no response."""

@@ -127,7 +127,7 @@ class ClusterReader:
         return await self._namespaced[namespace, plural].get(max_age_s=_QUOTA_TTL_S)
 
     def _quota_names(self, key: Key) -> tuple[str, ...]:
-        """What quotas call the GPUs that the plan may use."""
+        """Quotas' names of the GPUs that the plan may use."""
         if self._device_class:
             return (quota_name(self._device_class),)
         named = gpu_types_of(self._cache.plans.get(key, {}))

@@ -1,4 +1,4 @@
-"""What the operator remembers of running plans, and the resize decisions that follow.
+"""The operator's marks of running plans, and the resize decisions from them.
 
 A few marks of each plan are in its status, from which a new operator continues. A memory belongs to one plan
 by UID, so a plan that is deleted and created again starts without one. A decision and a scaling curve belong
@@ -130,11 +130,11 @@ class Advisor:
         )
 
     def _keep_s(self, window_s: float) -> float:
-        """How long marks are kept for windows of this length, the warm-up and a later start of the window."""
+        """Seconds to keep marks for windows of this length, the warm-up and a later start of the window."""
         return 2.0 * (window_s + self._settings.warm_up_s)
 
     def samples(self, plan: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
-        """What of a plan's marks goes into its status."""
+        """The marks of a plan that go into its status."""
         memory = self._known(plan)
         if memory is None:
             return ()

@@ -127,7 +127,7 @@ def _launch(state: ReconcileState, sized: SizedPlan, attempt: int) -> AttemptLau
 
 
 def running_of(state: ReconcileState) -> RunningAttempt | None:
-    """What the running attempt fixes for a new size; None before the first attempt starts."""
+    """The running attempt's constraints on a new size; None before the first attempt starts."""
     persisted, job = state.persisted, state.job
     sized, attempt = persisted.sized, persisted.attempt
     if sized is None or attempt is None or attempt.started is None:

@@ -42,7 +42,7 @@ def suspended_because(state: ReconcileState) -> str:
 
 
 def _interruption(state: ReconcileState) -> PlanCondition | None:
-    """What ends the evidence: no running workers, or no measurements for a while."""
+    """The end of the evidence: no running workers, or no measurements for a while."""
     job, snapshot = state.job, state.snapshot
     if state.plan.spec.suspend or job is None or not job.is_active or job.ready < job.parallelism:
         return no("NotRunning")

@@ -1,4 +1,4 @@
-"""How long a plan may run and how long it is kept: activeDeadline and ttlAfterFinished. Pure.
+"""The longest run and the retention of a plan: activeDeadline and ttlAfterFinished. Pure.
 
 The Job controller enforces the deadline, also while no operator runs. It counts from the Job's start, but a
 plan counts over all its attempts: a later attempt's Job gets what is left.

@@ -1,4 +1,4 @@
-"""What keeps an attempt's workers from running, in words and with the cluster's own reason. Pure."""
+"""Obstacles to an attempt's workers, in words and with the cluster's own reason. Pure."""
 
 from collections.abc import Iterable
 
@@ -21,7 +21,7 @@ _IN_EVENTS = {
 
 @immutable
 class Obstacle:
-    """What keeps pods from running, as a state, and a sentence."""
+    """An obstacle to pods, as a state, and a sentence."""
 
     state: State
     message: str

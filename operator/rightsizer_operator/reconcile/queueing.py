@@ -31,7 +31,7 @@ def reconcile_workloads(state: ReconcileState, job: AttemptJob) -> ReconcileStat
 
 
 def poll_s(state: ReconcileState) -> float:
-    """How soon to look at a waiting Job's pods and Workloads again: less often, the longer it waits."""
+    """Seconds until the next look at a waiting Job's pods and Workloads: less often, the longer it waits."""
     since = state.persisted.condition(ConditionType.ADMITTED).since or state.snapshot.now
     waited_s = (state.snapshot.now - since).total_seconds()
     return min(max(_FIRST_POLL_S, waited_s / 4), state.snapshot.settings.retry_s)

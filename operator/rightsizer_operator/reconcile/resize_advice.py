@@ -34,7 +34,7 @@ NOT_MEASURED = "NotMeasured"
 
 @immutable
 class ResizeContext:
-    """What a decision needs besides the plan: GPUs free for it, demand, and what its marks say.
+    """A decision's input besides the plan: GPUs free for it, demand, and what its marks say.
 
     `visited` are the rates measured at earlier sizes.
     """
@@ -179,7 +179,7 @@ def launches_of(status: PersistedStatus) -> tuple[float, ...]:
 
 
 def recorded_starts_s(status: PersistedStatus, *, until_s: float) -> tuple[float, ...]:
-    """How long resizes before `until_s` took to their first step."""
+    """Seconds of resizes before `until_s` to their first step."""
     return tuple(
         max(0.0, (resize.trained_at - resize.at).total_seconds())
         for resize in status.resizes

@@ -219,7 +219,7 @@ def scaling_of(
     created: dt.datetime,
     inter_gbps: float | None = None,
 ) -> Scaling | None:
-    """How fast a running plan would be at other sizes; None if the cluster no longer has its GPUs."""
+    """The rate of a running plan at other sizes; None if the cluster no longer has its GPUs."""
     request = _running_request(resolved, running, inventory, created=created, inter_gbps=inter_gbps)
     if request is None:
         return None
@@ -294,7 +294,7 @@ def _missing(
     requirements: NodeRequirements,
     quota_gpus: int | None,
 ) -> SizingResult:
-    """What is needed of any number of these GPUs, and what the cluster has."""
+    """The need for any number of these GPUs, and the cluster's GPUs."""
     if found.sized is None:
         return SizingResult(possible=False, reason=State.NO_PLAN, message=found.message)
     limit = f"; quotas leave {quota_gpus}" if quota_gpus is not None else ""

@@ -24,7 +24,7 @@ from rightsizer_operator.values.sized import SizedPlan
 
 @immutable
 class RunningAttempt:
-    """What a running attempt fixes: its layout, its batch and its trained tokens.
+    """A running attempt's constraints: its layout, its batch and its trained tokens.
 
     `pod_gpus` is the size of the pods that an elastic attempt adds; 0: each size has its own pods.
     """
@@ -66,7 +66,7 @@ class SizingQuestion:
 
     @property
     def identity(self) -> Identity:
-        """What equal questions have in common: a hundredth of a question, for a cache of answers."""
+        """The key of equal requests, a hundredth of one in size, for a cache of results."""
         return self._key, None if self.most is None else tuple(sorted(self.most.items()))
 
     def is_answered_by(self, found: "SizingAnswer", of: "SizingQuestion") -> bool:

@@ -1,4 +1,4 @@
-"""What a launch's workers request of CPU and memory, by their share of the node's GPUs. Pure.
+"""The workers' requests of CPU and memory, by their share of the node's GPUs. Pure.
 
 A request must never keep a pod away from GPUs that are free for it: it is part of what the nodes have left
 (`values/requests.py`), and at most what quotas and the plan's queue leave. It is left out where that is

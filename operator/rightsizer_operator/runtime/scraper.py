@@ -202,7 +202,7 @@ class _Client:
         return "", None
 
     async def _read(self, address: str, most_bytes: int) -> bytes | MetricsTooLarge:
-        """What a pod answers; nothing if it does not."""
+        """A pod's response; empty without one."""
         host = f"[{address}]" if ":" in address else address
         try:
             async with self._session.get(

@@ -101,7 +101,7 @@ class Sizing:
             lane.pool.close()
 
     def size_of(self, key: Key) -> Size:
-        """What answers a plan's questions: the cache."""
+        """The sizer of a plan's requests: the cache."""
 
         def size(question: SizingQuestion) -> SizingAnswer:
             search = self._searches.get(key)

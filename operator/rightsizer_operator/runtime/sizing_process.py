@@ -1,4 +1,4 @@
-"""What a sizing process does: answers one question within a budget of processor time."""
+"""The work of a sizing process: one request within a budget of processor time."""
 
 import signal
 import types

@@ -30,11 +30,11 @@ class _NoState(kopf.DiffBaseStorage):
         return kopf.BodyEssence()
 
     def fetch(self, **_: Any) -> kopf.BodyEssence | None:
-        """Nothing is stored."""
+        """Fetch nothing: nothing is stored."""
         return None
 
     def store(self, **_: Any) -> None:
-        """Nothing is stored."""
+        """Store nothing."""
 
 
 def settings_for(*, clusterwide: bool) -> kopf.OperatorSettings:

@@ -9,7 +9,7 @@ from rightsizer_engine.values import immutable
 
 @immutable
 class LeaseSpec:
-    """Who holds a Lease, and since when; times as the API has them."""
+    """The holder of a Lease and its times, as the API has them."""
 
     holder: str = ""
     duration_s: int | None = None

@@ -159,7 +159,7 @@ def _ending(code: int | None, reason: str) -> str:
 
 
 def mount_paths(spec: Object) -> list[str]:
-    """Where the containers of a pod spec mount volumes."""
+    """The mount paths of the containers of a pod spec."""
     mounts = (mount for each in spec.get("containers", ()) for mount in each.get("volumeMounts") or ())
     return [mount.get("mountPath", "") for mount in mounts]
 

@@ -13,7 +13,7 @@ _LONGEST, _MOST_EVIDENCE = 1024, 16  # what the status schema holds
 
 
 class ResizeCause(enum.StrEnum):
-    """What a resize is due to: the plan changed, a measurement, or a resize that failed."""
+    """The cause of a resize: the plan changed, a measurement, or a resize that failed."""
 
     PLAN = "Plan"
     MEASURED = "Measured"

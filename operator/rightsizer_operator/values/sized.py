@@ -25,7 +25,7 @@ _NEEDED = frozenset(
 
 @immutable
 class SizedPlan:
-    """What the operator uses of a sized plan. `document` is the whole of it, as the status holds it.
+    """The operator's view of a sized plan. `document` is the whole of it, as the status holds it.
 
     `reserve_gpus` is what a staged plan may grow to, after `look_after_s` of training; 0 for other plans.
     """

@@ -1,4 +1,4 @@
-"""What a plan is compared with: other layouts, GPU counts and prices near it, and the curve over counts.
+"""The plan's comparison: other layouts, GPU counts and prices near it, and the curve over counts.
 
 All are rows of the chosen cluster's search; none changes the chosen row.
 """

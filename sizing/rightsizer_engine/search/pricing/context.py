@@ -1,4 +1,4 @@
-"""What all rows of one search share: the request as columns, its families and their cached tables."""
+"""Shared values of a search's rows: the request as columns, its families and their cached tables."""
 
 from dataclasses import replace
 from functools import lru_cache
