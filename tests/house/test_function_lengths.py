@@ -39,7 +39,6 @@ LONG = {
     "sizing/rightsizer_engine/catalog/lookup.py::cluster": FIELDS,
     "sizing/rightsizer_engine/search/pricing/options.py::_option": FIELDS,
     "slurm/rightsizer_slurm/monitor/decide.py::policy_inputs": FIELDS,
-    "slurm/rightsizer_slurm/sbatch/command.py::submit_plan": STEPS,
     "tests/slurm/submit/test_lua.py::comments": "a strategy with one kind of text a line",
 }
 

@@ -1,6 +1,7 @@
 """A job of Slurm, whichever backend read it."""
 
 import re
+from collections.abc import Iterator
 
 from rightsizer_engine.values import immutable
 
@@ -91,15 +92,26 @@ def gpu_items(text: str) -> tuple[tuple[str, int], ...]:
     Other gres are ignored.
     """
     items = []
-    flat = _without_brackets(text)
-    for item in flat.split(","):
-        parts = item.strip().removeprefix("gres/").removeprefix("gres:").replace("=", ":").split(":")
+    for parts in _gres_items(text):
         if parts[0] != "gpu":
             continue
         count = parts[-1] if len(parts) > 1 and parts[-1].isdigit() else "1"
         named = [part for part in parts[1:] if part and not part.isdigit()]
         items.append((named[0] if named else "", int(count)))
     return tuple(items)
+
+
+def other_gres(text: str) -> tuple[str, ...]:
+    """The items that are neither GPUs nor shares of them: nvme:1 of gres:gpu:2,gres:nvme:1."""
+    return tuple(
+        ":".join(parts) for parts in _gres_items(text) if parts[0] not in {"", "gpu", "mps", "shard"}
+    )
+
+
+def _gres_items(text: str) -> Iterator[list[str]]:
+    """The parts of each item, without the prefix that a release of Slurm puts before it."""
+    for item in _without_brackets(text).split(","):
+        yield item.strip().removeprefix("gres/").removeprefix("gres:").replace("=", ":").split(":")
 
 
 def decision_of(admin_comment: str) -> str:

@@ -11,6 +11,7 @@ from itertools import zip_longest
 
 from rightsizer_engine.values import immutable
 from rightsizer_slurm.cluster.hostlist import HostListError, expand
+from rightsizer_slurm.cluster.jobs import other_gres
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
 
 _UP = frozenset({"IDLE", "MIXED", "ALLOCATED", "COMPLETING"})
@@ -29,7 +30,7 @@ _FIELD = re.compile(r"(?:^|\s)([A-Za-z][\w/:.%()]*)=")
 class SlurmNode:
     """One node. `gpu` is its GRES type, empty if untyped; of several types, whole GPUs before slices.
 
-    `reserved`: up for the jobs of its reservation only.
+    `gres` are the names of its other generic resources. `reserved`: up for the jobs of its reservation only.
     """
 
     name: str
@@ -40,6 +41,7 @@ class SlurmNode:
     cpus: int = 1
     memory_bytes: float = 0.0
     features: tuple[str, ...] = ()
+    gres: tuple[str, ...] = ()
     reserved: bool = False
 
     @property
@@ -167,6 +169,7 @@ def _node(record: dict[str, str]) -> SlurmNode:
         cpus=_number(record.get("CPUEfctv", record.get("CPUTot", ""))) or 1,
         memory_bytes=_number(record.get("RealMemory", "")) * 2.0**20,
         features=_names(record.get("ActiveFeatures", "")),
+        gres=tuple(item.split(":")[0] for item in other_gres(record.get("Gres", ""))),
     )
 
 

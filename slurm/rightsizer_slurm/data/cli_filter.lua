@@ -64,7 +64,7 @@ local function request_of(options)
    local least, most = (given(options, "nodes") or ""):match("^(%d+)%-?(%d*)$")
    local gres = given(options, "gres")
    local node_gpus = given(options, "gpus-per-node")
-   if not gres and node_gpus then gres = "gpu:" .. node_gpus end
+   if node_gpus then gres = (gres and gres .. "," or "") .. "gpu:" .. node_gpus end
    return {
       min_nodes = tonumber(least), max_nodes = tonumber(most or "") or tonumber(least),
       num_tasks = tonumber(given(options, "ntasks") or ""),
@@ -93,7 +93,7 @@ local function apply(options, set)
    if given(options, "gpus-per-node") then   -- an option cannot be unset, and the two would add up
       options["gpus-per-node"] = set.gres:gsub("^gpu:", "")
    else
-      options["gres"] = set.gres
+      options["gres"] = shared.beside(set.gres, given(options, "gres"))
    end
    options["partition"] = set.partition
    if set.time_limit then options["time"] = tostring(set.time_limit) end

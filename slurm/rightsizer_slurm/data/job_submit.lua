@@ -156,7 +156,9 @@ end
 local function apply(job, response, fields)
    if response.verdict == "HOLD" then return hold(job, response.set.ticket, fields) end
    for key, value in pairs(response.set) do
-      job[key] = key == "admin_comment" and shared.appended(job.admin_comment, value) or value
+      if key == "admin_comment" then value = shared.appended(job.admin_comment, value) end
+      if key == "gres" then value = shared.beside(value, job.gres) end
+      job[key] = value
    end
    if job.environment ~= nil then
       for name, value in pairs(response.env) do job.environment[name] = value end

@@ -318,9 +318,29 @@ function M.gpus_in(text)
    return M.clean(text):find("gpu", 1, true) ~= nil
 end
 
+local function items(text)
+   -- gpu:2 and nvme:1 of gres:gpu:2,gres:nvme:1; some releases write gres/gpu=2.
+   local found = {}
+   for item in M.clean(text):gmatch("[^,%s]+") do found[#found + 1] = (item:gsub("^gres[:/]", ""):gsub("=", ":")) end
+   return found
+end
+
 function M.count(text)
-   -- GPUs in gpu:h100:8, gres:gpu:2, gpu; of several items those of the last.
-   return tonumber(M.clean(text):match("gpu[%w_%.:%-]-:(%d+)$") or (text and 1)) or 0
+   -- GPUs in gpu:h100:8, gres:gpu:2, gpu; of several types all together.
+   local count = 0
+   for _, item in ipairs(items(text)) do
+      if (item .. ":"):find("^gpu:") then count = count + (tonumber(item:match(":(%d+)$")) or 1) end
+   end
+   return count
+end
+
+function M.beside(gpus, requested)
+   -- The GPUs of a size and the user's other generic resources, but no shares of GPUs.
+   for _, item in ipairs(items(requested)) do
+      local name = item:match("^[^:]*")
+      if name ~= "gpu" and name ~= "mps" and name ~= "shard" then gpus = gpus .. "," .. item end
+   end
+   return gpus
 end
 
 function M.minutes(text)

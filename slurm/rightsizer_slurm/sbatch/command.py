@@ -138,7 +138,7 @@ def submit_script(
         say(f"# {response.say}\n{shlex.join(('sbatch', *command))}")
         return 0
     inherited = _inherited(environment) | dict(response.variables)
-    job = _number(slurm.run("sbatch", *command, environment=inherited))
+    job = _sbatch(slurm, *command, environment=inherited)
     say(f"job {job}: {response.say}")
     say(f"next: squeue --jobs={job}; rightsizer slurm report")
     return 0
@@ -181,10 +181,7 @@ def submit_plan(
     environment: Mapping[str, str] = os.environ,
     submitted: Callable[[Placement, int], None] = lambda _placed, _job: None,
 ) -> int:
-    """Size a plan file, write its batch script and submit it; returns the exit code. `say` prints.
-
-    `submitted` gets the size and the job's number.
-    """
+    """Size and submit a plan file; the exit code. `submitted` gets the size and the job's number."""
     plan = load(file)
     target_of(plan)  # refuses a command that cannot be launched, before anything is sized
     backend = SlurmCommands(slurm)
@@ -204,12 +201,8 @@ def submit_plan(
     if options.dry_run:
         say(text)
         return 0
-    _write_files(directory, worker, text)
-    job = _number(
-        backend.slurm.run(
-            "sbatch", "--parsable", str(directory.path / _SCRIPT), environment=_inherited(environment)
-        )
-    )
+    written = _write_files(directory, worker, text)
+    job = _sbatch(backend.slurm, "--parsable", str(written), environment=_inherited(environment))
     replace_text(directory.plan, dump(placed.plan))
     runfile.write(directory.path, _record(placed, worker, job, batch.plan))
     submitted(placed, job)
@@ -312,20 +305,22 @@ def _check_directory(plan: TrainingPlan, directory: RunDirectory, backend: Slurm
     directory.refuse_other_training(plan, remedy="use another --dir")
 
 
-def _write_files(directory: RunDirectory, worker: WorkerSpec, text: str) -> None:
-    """The worker's files and the batch script, in the run directory."""
+def _write_files(directory: RunDirectory, worker: WorkerSpec, text: str) -> Path:
+    """Write the worker's files and the batch script into the run directory; the script's path."""
     directory.path.mkdir(parents=True, exist_ok=True)
     for name, content in worker.files.items():
         replace_text(directory.path / name, content)
     replace_text(directory.path / _SCRIPT, text)
+    return directory.path / _SCRIPT
 
 
 def _inherited(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if name not in _OURS}
 
 
-def _number(output: str) -> int:
-    """The job's number in the last line of sbatch --parsable: NUMBER or NUMBER;CLUSTER."""
+def _sbatch(slurm: Slurm, *arguments: str, environment: Mapping[str, str]) -> int:
+    """Run sbatch --parsable; the job's number, which is in the last line: NUMBER or NUMBER;CLUSTER."""
+    output = slurm.run("sbatch", *arguments, environment=environment)
     number = output.strip().splitlines()[-1].split(";")[0] if output.strip() else ""
     if not number.isdigit():
         raise SlurmError("sbatch", f"printed no job number: {one_line(output)}")

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from rightsizer_engine.errors import InputError
 from rightsizer_engine.units import parse_duration_s
+from rightsizer_slurm.cluster.jobs import other_gres
 from rightsizer_slurm.submit.protocol import SizingRequest
 
 _SHORT = {
@@ -57,6 +58,7 @@ def request_of(
             raise InputError(f"#SBATCH --{name}", value=options[name], remedy=remedy)
     low, _, high = options.get("nodes", "").partition("-")
     node_gpus = options.get("gpus-per-node", "")
+    gres = (options.get("gres", ""), f"gpu:{node_gpus}" if node_gpus else "")
     result = SizingRequest(
         comment=options.get("comment", ""),
         partition=partition or options.get("partition", ""),
@@ -66,7 +68,7 @@ def request_of(
         num_tasks=_number("ntasks", options.get("ntasks", "")),
         ntasks_per_node=_number("ntasks-per-node", options.get("ntasks-per-node", "")),
         cpus_per_task=_number("cpus-per-task", options.get("cpus-per-task", "")),
-        gres=options.get("gres", "") or (f"gpu:{node_gpus}" if node_gpus else ""),
+        gres=",".join(filter(None, gres)),
         exclusive=0 if options.get("exclusive") == "" else None,
         req_nodes=options.get("nodelist", ""),
         exc_nodes=options.get("exclude", ""),
@@ -87,7 +89,9 @@ def request_of(
 def overrides(fields: Mapping[str, int | str], options: Mapping[str, str]) -> tuple[str, ...]:
     """The plugin's fields as sbatch options, which override the script's lines."""
     gres = str(fields.get("gres", ""))
-    gpus = f"--gpus-per-node={gres.removeprefix('gpu:')}" if "gpus-per-node" in options else f"--gres={gres}"
+    gpus = f"--gres={','.join((gres, *other_gres(options.get('gres', ''))))}"
+    if "gpus-per-node" in options:
+        gpus = f"--gpus-per-node={gres.removeprefix('gpu:')}"
     named = {
         "--nodes": fields.get("max_nodes"),
         "--ntasks": fields.get("num_tasks"),

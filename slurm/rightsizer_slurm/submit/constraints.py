@@ -11,7 +11,7 @@ from dataclasses import replace
 from rightsizer_api.sizing import ResolvedPlan
 from rightsizer_engine.errors import InputError, RightsizerError
 from rightsizer_slurm.cluster.hostlist import HostListError, expand
-from rightsizer_slurm.cluster.jobs import gpu_items, gres_gpus
+from rightsizer_slurm.cluster.jobs import gpu_items, gres_gpus, other_gres
 from rightsizer_slurm.cluster.snapshot import Reservation, SlurmCluster, SlurmNode
 from rightsizer_slurm.submit.placement import Placement
 from rightsizer_slurm.submit.protocol import SizingRequest
@@ -36,6 +36,8 @@ def narrowed(cluster: SlurmCluster, request: SizingRequest) -> SlurmCluster:
         node for node in cluster.nodes if node.name not in excluded and (not named or node.name in named)
     ]
     allowed = _featured(allowed, request.features)
+    needed = {item.split(":")[0] for item in other_gres(request.gres)}
+    allowed = [node for node in allowed if needed.issubset(node.gres)]
     allowed = _reserved(allowed, cluster, request.reservation)
     kept = tuple(one for node in allowed if (one := _with_memory(node, request)) is not None)
     if any(node.gpus for node in cluster.nodes) and not any(node.gpus for node in kept):
@@ -49,6 +51,7 @@ def _options(request: SizingRequest) -> str:
         "--nodelist": request.req_nodes,
         "--exclude": request.exc_nodes,
         "--constraint": request.features,
+        "--gres": other_gres(request.gres),
         "--mem": any(memory),
         "--mincpus": request.node_cpus,
         "--reservation": request.reservation,

@@ -21,7 +21,7 @@ from rightsizer_engine.values import immutable
 from rightsizer_slurm.cluster.backends import Backend, unavailable
 from rightsizer_slurm.cluster.comment import hold_of, with_variables, written
 from rightsizer_slurm.cluster.config import SiteConfig
-from rightsizer_slurm.cluster.jobs import SlurmJob, noted
+from rightsizer_slurm.cluster.jobs import SlurmJob, noted, other_gres
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
 from rightsizer_slurm.submit.protocol import SizingRequest, SizingResponse, SizingVerdict, held_request
 from rightsizer_slurm.submit.terminals import end_refused, end_unable, tell
@@ -263,9 +263,14 @@ def changes(request: SizingRequest, response: SizingResponse, *, before_s: float
         "NumCPUs": fields.get("min_cpus") if tasks is None else tasks * (request.cpus_per_task or 1),
         "TimeLimit": _minutes(fields.get("time_limit"), before_s),
         "Partition": fields.get("partition"),
-        "TresPerNode": f"gres:{fields['gres']}" if "gres" in fields else None,
+        "TresPerNode": _tres_per_node(str(fields["gres"]), request) if "gres" in fields else None,
     }
     return tuple(f"{key}={value}" for key, value in values.items() if value is not None)
+
+
+def _tres_per_node(gpus: str, request: SizingRequest) -> str:
+    """The GPUs of a size, and the user's other generic resources."""
+    return ",".join(f"gres:{item}" for item in (gpus, *other_gres(request.gres)))
 
 
 def _minutes(limit: int | str | None, before_s: float) -> int | str | None:

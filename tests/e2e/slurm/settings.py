@@ -41,7 +41,7 @@ JobAcctGatherType=jobacct_gather/none
 SchedulerParameters=sched_interval=1,bf_interval=1,batch_sched_delay=0
 MpiDefault=none
 ReturnToService=2
-GresTypes=gpu
+GresTypes=gpu,nvme
 SlurmctldTimeout=30
 SlurmdTimeout=10
 KillWait=2
@@ -118,17 +118,20 @@ def _devices(at: Place) -> None:
 
 def _gres(at: Place, kind: Kind) -> str:
     files = f"{at.home}/dev/nvidia[0-{kind.gpus - 1}]"
-    return f"NodeName={','.join(kind.nodes)} Name=gpu Type={kind.gpu} File={files}\n"
+    nodes = ",".join(kind.nodes)
+    other = "" if kind is KINDS[0] else f"NodeName={nodes} Name=nvme Count=2\n"
+    return f"NodeName={nodes} Name=gpu Type={kind.gpu} File={files}\n{other}"
 
 
 def _nodes(port: int) -> str:
     lines = []
     for kind in KINDS:
         for name in kind.nodes:
+            other = "" if kind is KINDS[0] else ",nvme:2"
             lines.append(
                 f"NodeName={name} NodeHostname=localhost NodeAddr=127.0.0.1 Port={port} CPUs={kind.cpus}"
                 f" Sockets={kind.sockets} CoresPerSocket={kind.cpus // kind.sockets} ThreadsPerCore=1"
-                f" RealMemory={kind.memory_mb} Gres=gpu:{kind.gpu}:{kind.gpus} Feature={kind.gpu}\n"
+                f" RealMemory={kind.memory_mb} Gres=gpu:{kind.gpu}:{kind.gpus}{other} Feature={kind.gpu}\n"
             )
             port += 1
     return "".join(lines)

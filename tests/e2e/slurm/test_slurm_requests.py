@@ -74,6 +74,17 @@ def test_a_held_job_gets_the_same_as_one_sized_at_once(holding: Any, options: tu
     assert "nodes=1 gpus=1" in job["AdminComment"]
 
 
+def test_other_generic_resources_stay_beside_the_gpus_of_a_size(site: Any) -> None:
+    """Only nodes of the partition a100 have an nvme."""
+    job = site.sbatch(LORA.format(24), "--gres=gpu:2,nvme:1").job
+    assert (job["Partition"], job["TresPerNode"]) == ("a100", "gres:gpu:a100:1,gres:nvme:1")
+
+
+def test_a_held_job_keeps_its_other_generic_resources(holding: Any) -> None:
+    output, job = ran(holding, LORA.format(42), "--gres=nvme:1,gpu:2")
+    assert (output, job["TresPerNode"]) == (RAN, "gres:gpu:a100:1,gres:nvme:1")
+
+
 AUDIT = """
 local sized = slurm_job_submit
 function slurm_job_submit(job, parts, uid)

@@ -36,6 +36,10 @@ def test_they_bound_the_request():
     assert request.time_limit == 720
 
 
+def test_gpus_of_a_node_bind_beside_other_resources():
+    assert request_of({"gpus-per-node": "4", "gres": "nvme:1"}).gres == "nvme:1,gpu:4"
+
+
 @pytest.mark.parametrize(
     ("text", "minutes"),
     [
@@ -72,8 +76,12 @@ def test_what_cannot_be_bounded_is_refused(options):
 
 @pytest.mark.parametrize(
     ("options", "option"),
-    [({}, "--gres=gpu:h100:4"), ({"gpus-per-node": "8"}, "--gpus-per-node=h100:4")],
-    ids=["gres", "gpus-per-node"],
+    [
+        ({}, "--gres=gpu:h100:4"),
+        ({"gres": "gpu:8,nvme:1"}, "--gres=gpu:h100:4,nvme:1"),
+        ({"gpus-per-node": "8", "gres": "nvme:1"}, "--gpus-per-node=h100:4"),
+    ],
+    ids=["gres", "other resources", "gpus-per-node"],
 )
 def test_gpus_keep_the_script_s_own_option(options, option):
     flags = overrides({"max_nodes": 2, "gres": "gpu:h100:4", "time_limit": 60}, options)

@@ -14,7 +14,15 @@ NOW = dt.datetime(2027, 1, 1, tzinfo=dt.UTC)
 @pytest.fixture
 def site(cluster: SlurmCluster) -> SlurmCluster:
     """The cluster, with memory and features, and a reservation of n3 and n4 for two hours."""
-    nodes = tuple(replace(n, memory_bytes=500_000 * 2.0**20, features=(n.gpu, "ib")) for n in cluster.nodes)
+    nodes = tuple(
+        replace(
+            node,
+            memory_bytes=500_000 * 2.0**20,
+            features=(node.gpu, "ib"),
+            gres=("nvme",) if node.gpu == "a100" else (),
+        )
+        for node in cluster.nodes
+    )
     soon = dt.timedelta(hours=2)
     mine = Reservation(
         name="mine", nodes=("n3", "n4"), cores=128, active=True, starts_at=NOW - soon, ends_at=NOW + soon
@@ -34,6 +42,7 @@ def site(cluster: SlurmCluster) -> SlurmCluster:
         ({"node_cpus": 64}, "n1 n2"),
         ({"node_mb": 500_000, "exc_nodes": "n1"}, "n2 a1 a2"),
         ({"reservation": "mine"}, "n3 n4"),
+        ({"gres": "gres:gpu:2,gres:nvme:1"}, "a1 a2"),
     ],
     ids=str,
 )

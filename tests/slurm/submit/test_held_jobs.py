@@ -37,6 +37,11 @@ def test_tasks_and_cores_agree_with_what_the_user_wrote(
     assert changes(SizingRequest(**options), RESPONSE) == ("NumNodes=3-3", *tasks, *others)
 
 
+def test_a_held_job_keeps_its_other_generic_resources() -> None:
+    made = changes(SizingRequest(gres="gres:gpu:4,gres:nvme:1"), RESPONSE)
+    assert f"TresPerNode=gres:{RESPONSE.fields['gres']},gres:nvme:1" in made
+
+
 class OneJob(SlurmCommands):
     """Slurm's commands, with one held job in the queue."""
 

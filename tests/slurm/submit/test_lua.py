@@ -361,6 +361,8 @@ def test_a_script_continues_after_its_limit_if_it_requeues_itself(
         ({"gres": "gpu:h100:3", "max_nodes": 3}, {"gres": "gres:gpu:3", "max_nodes": 2.0}, "nodes"),
         ({"gres": "gpu:h100:3", "max_nodes": 2}, {"gres": "gres:gpu:3", "max_nodes": 2.0}, None),
         ({"gres": "gpu:h100:8", "max_nodes": 2}, {}, None),
+        ({"gres": "gpu:h100:2", "max_nodes": 1}, {"gres": "gres:gpu:2,gres:nvme:1"}, None),
+        ({"gres": "gpu:h100:3", "max_nodes": 1}, {"gres": "gres/nvme:8,gres/gpu:2"}, "GPUs per node"),
     ],
     ids=str,
 )
