@@ -5,7 +5,7 @@ import difflib
 import os
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -153,32 +153,42 @@ def _mode_only(section: str, values: Mapping[str, str]) -> str:
 
 
 def _mode(text: str) -> str:
-    return _one_of("mode", text, MODES)
+    return one_of("mode", text, MODES)
 
 
-def _one_of(key: str, text: str, allowed: tuple[str, ...]) -> str:
+def one_of(key: str, text: str, allowed: Sequence[str]) -> str:
+    """The text. InputError if it is none of the allowed ones."""
     if text not in allowed:
         raise InputError(key, value=text, remedy=f"must be one of {', '.join(allowed)}")
     return text
 
 
 def _value(key: str, text: str) -> object:
-    known = {f.name for f in fields(SiteConfig)} - {"partitions", "gpus", "monitor"}
-    if key not in known:
-        near = difflib.get_close_matches(key, known, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(sorted(known))}"
-        raise InputError(key, value=text, remedy=f"unknown setting; {hint}")
+    check_key(key, text, sorted({f.name for f in fields(SiteConfig)} - {"partitions", "gpus", "monitor"}))
     if key == "mode":
         return _mode(text)
     if key == "on_fault":
-        return _one_of(key, text, ON_FAULT)
+        return one_of(key, text, ON_FAULT)
     if key in _BOUNDS:
         return _bounded(key, text)
     if key in {"socket", "state", "runs"}:
-        if not text.startswith("/"):
-            raise InputError(key, value=text, remedy="must be an absolute path")
-        return Path(text)
-    return _one_of(key, text, ("yes", "no")) == "yes" if key == "users" else text
+        return absolute_path(key, text)
+    return one_of(key, text, ("yes", "no")) == "yes" if key == "users" else text
+
+
+def check_key(key: str, value: str, known: Sequence[str], *, section: str = "") -> None:
+    """InputError for a setting that is not known, with the nearest that is."""
+    if key not in known:
+        near = difflib.get_close_matches(key, known, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"
+        raise InputError(f"{section}{key}", value=value, remedy=f"unknown setting; {hint}")
+
+
+def absolute_path(key: str, text: str) -> Path:
+    """The path. InputError if it is relative."""
+    if not text.startswith("/"):
+        raise InputError(key, value=text, remedy="must be an absolute path")
+    return Path(text)
 
 
 def _bounded(key: str, text: str) -> float:

@@ -1,6 +1,5 @@
 """The monitor's settings, and section [monitor] of the site's file, which has those of its flags."""
 
-import difflib
 import enum
 from collections.abc import Mapping
 from dataclasses import field
@@ -10,6 +9,7 @@ from rightsizer_engine.errors import InputError
 from rightsizer_engine.units import parse_duration_s
 from rightsizer_engine.values import immutable
 from rightsizer_launch.running.limits import Tuning
+from rightsizer_slurm.cluster.config import absolute_path, check_key, one_of
 from rightsizer_telemetry.client import PrometheusSettings
 
 BACKENDS = ("auto", "commands", "pyslurm")
@@ -65,7 +65,7 @@ class MonitorOptions:
 def options_of(values: Mapping[str, str], *, state: Path, runs: Path | None = None) -> MonitorOptions:
     """The options of a [monitor] section; InputError names the wrong line."""
     for key in values:
-        _check(key, values[key])
+        check_key(key, values[key], (*_DURATIONS, *_OTHERS), section="[monitor] ")
     spans = {
         key: parse_duration_s(values.get(key, default), field=f"[monitor] {key}")
         for key, default in _DURATIONS.items()
@@ -74,9 +74,9 @@ def options_of(values: Mapping[str, str], *, state: Path, runs: Path | None = No
         cool_down_s=spans["cool_down"], warm_up_s=spans["warm_up"], least_window_s=spans["window"]
     )
     settings = MonitorSettings(
-        level=ActionLevel(_one_of("act", values.get("act", "flag"), tuple(ActionLevel))),
+        level=ActionLevel(one_of("[monitor] act", values.get("act", "flag"), tuple(ActionLevel))),
         every_s=spans["every"],
-        annotate=_one_of("annotate", values.get("annotate", "no"), ("yes", "no")) == "yes",
+        annotate=one_of("[monitor] annotate", values.get("annotate", "no"), ("yes", "no")) == "yes",
         runs=runs,
         tuning=tuning,
     )
@@ -84,32 +84,15 @@ def options_of(values: Mapping[str, str], *, state: Path, runs: Path | None = No
     return MonitorOptions(
         settings=settings,
         state=state,
-        backend=_one_of("backend", values.get("backend", "auto"), BACKENDS),
+        backend=one_of("[monitor] backend", values.get("backend", "auto"), BACKENDS),
         prometheus=PrometheusSettings(url=url, token_file=token) if url else None,
         textfile=_path("textfile", values),
         metrics=_address(values["metrics"]) if "metrics" in values else None,
     )
 
 
-def _check(key: str, value: str) -> None:
-    known = (*_DURATIONS, *_OTHERS)
-    if key not in known:
-        near = difflib.get_close_matches(key, known, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"
-        raise InputError(f"[monitor] {key}", value=value, remedy=f"unknown setting; {hint}")
-
-
-def _one_of(key: str, value: str, allowed: tuple[str, ...]) -> str:
-    if value not in allowed:
-        raise InputError(f"[monitor] {key}", value=value, remedy=f"must be one of {', '.join(allowed)}")
-    return value
-
-
 def _path(key: str, values: Mapping[str, str]) -> Path | None:
-    text = values.get(key)
-    if text is not None and not text.startswith("/"):
-        raise InputError(f"[monitor] {key}", value=text, remedy="must be an absolute path")
-    return Path(text) if text else None
+    return absolute_path(f"[monitor] {key}", values[key]) if key in values else None
 
 
 def _address(text: str) -> tuple[str, int]:
