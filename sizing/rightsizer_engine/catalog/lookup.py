@@ -7,9 +7,9 @@ from functools import cache
 from rightsizer_engine.catalog.gpus import gpu, gpus
 from rightsizer_engine.catalog.models import model, model_aliases, models
 from rightsizer_engine.catalog.naming import Spellings, build_index
-from rightsizer_engine.catalog.table import first, number, one, optional, read, split
+from rightsizer_engine.catalog.table import first, number, one, optional, read
 from rightsizer_engine.domain.framework import framework, frameworks
-from rightsizer_engine.domain.hardware import MOST_GPUS, Cluster, Gpu, Link, NodeShape
+from rightsizer_engine.domain.hardware import MOST_GPUS, Cluster, Gpu, NodeShape
 from rightsizer_engine.errors import InputError
 
 __all__ = [
@@ -18,8 +18,6 @@ __all__ = [
     "frameworks",
     "gpu",
     "gpus",
-    "link",
-    "links",
     "model",
     "model_aliases",
     "models",
@@ -86,29 +84,6 @@ def _limited(part: Gpu, power_w: float | None) -> Gpu:
         remedy = f"a {part.name} has {part.tdp_w:g} W; state its limit in watts"
         raise InputError("gpuPowerWatts", value=power_w, remedy=remedy)
     return replace(part, power_limit_w=power_w)
-
-
-@cache
-def links() -> tuple[Link, ...]:
-    """Every kind of link in the catalog."""
-    return tuple(
-        Link(
-            name=row["name"],
-            scope=row["scope"],
-            bytes_per_s=number(row["gb_s_per_direction"]) * 1e9,
-            achievable_fraction=optional(row["achievable_fraction"]),
-            aliases=tuple(split(row["aliases"])),
-            source=row["source"],
-        )
-        for row in read("links.csv")
-    )
-
-
-def link(name: str) -> Link:
-    """The link of that name or alias ("hdr", "NVLink 4 + NVSwitch 3", "efa2")."""
-    by_name = {item.name: item for item in links()}
-    spellings = (Spellings(name=item.name, exact=(item.name, *item.aliases)) for item in links())
-    return by_name[one("link", name, build_index(spellings))]
 
 
 @cache

@@ -77,18 +77,6 @@ class Gpu:
 
 
 @immutable
-class Link:
-    """One kind of link. Rates are per direction."""
-
-    name: str
-    scope: str
-    bytes_per_s: float
-    achievable_fraction: float | None = None
-    aliases: tuple[str, ...] = field(default=(), metadata={"column": False})
-    source: str = field(default="", metadata={"column": False})
-
-
-@immutable
 class NodeShape:
     """One node shape to rent or buy, or of a machine.
 

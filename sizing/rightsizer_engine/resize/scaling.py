@@ -11,12 +11,13 @@ from rightsizer_engine.domain.layout import Layout, Offload
 from rightsizer_engine.estimate.evidence import layout_family, noise_ln, same_configuration
 from rightsizer_engine.estimate.parameters import load_calibration, share_of_one_run
 from rightsizer_engine.resize.types import JobSize
-from rightsizer_engine.search.gpu_counts import counts, pairs, thin
+from rightsizer_engine.search.fewest import rows_on
+from rightsizer_engine.search.gpu_counts import counts, thin
 from rightsizer_engine.search.memory_fit import fitting
 from rightsizer_engine.search.pricing.context import SearchContext, families_context
 from rightsizer_engine.search.pricing.layout_space import families
 from rightsizer_engine.search.pricing.options import options, price_layout
-from rightsizer_engine.search.pricing.rows import Rows, price_pairs
+from rightsizer_engine.search.pricing.rows import Rows
 from rightsizer_engine.search.selection import best
 from rightsizer_engine.search.types import Option, Request
 
@@ -147,8 +148,7 @@ def _price_sizes(request: Request, present: Option) -> tuple[SearchContext, list
     if not len(space) or not allowed.size:
         return context, []
     feasible, _ = fitting(context, int(allowed[-1]))
-    chosen, gpus = pairs(space.unit[feasible], np.zeros(feasible.shape), allowed)
-    rows = price_pairs(context, feasible[chosen], gpus)
+    rows = rows_on(context, allowed, feasible)
     same_but_dp = _differs_in_dp_only(rows.layout, present.layout, len(rows))
     return context, list(_best_rows(rows, same_but_dp))
 

@@ -4,9 +4,9 @@ import numpy as np
 
 from rightsizer_engine.domain.columns import Array, distinct
 from rightsizer_engine.search.cluster_search import ClusterResult
-from rightsizer_engine.search.gpu_counts import pairs
-from rightsizer_engine.search.pricing.rows import Rows, price_pairs
-from rightsizer_engine.search.selection import best, meets
+from rightsizer_engine.search.fewest import rows_on
+from rightsizer_engine.search.pricing.rows import Rows
+from rightsizer_engine.search.selection import best_row, fastest_families, meets
 from rightsizer_engine.search.types import Objective
 
 _FEW_MORE = 1.25
@@ -26,12 +26,9 @@ def bargain(result: ClusterResult, nearby: Rows) -> Rows | None:
         return _cheapest(nearby, _hours(row)[0] * _CHEAPER, meets(nearby, request))
     gpus = int(row.gpus[0])
     more = result.allowed[(result.allowed > gpus) & (result.allowed <= gpus * _FEW_MORE)]
-    largest = nearby.gpus == nearby.gpus.max(initial=0)
-    families = distinct(
-        np.concatenate([_fastest(result.best.at_count), _fastest(nearby.take(np.flatnonzero(largest)))])
-    )
-    chosen, counts = pairs(result.context.families.unit[families], np.zeros(families.shape), more)
-    rows = price_pairs(result.context, families[chosen], counts)
+    largest = nearby.take(np.flatnonzero(nearby.gpus == nearby.gpus.max(initial=0)))
+    fastest = [fastest_families(rows, _FAMILIES) for rows in (result.best.at_count, largest)]
+    rows = rows_on(result.context, more, distinct(np.concatenate(fastest)))
     return _cheapest(rows, _hours(row)[0] * _MUCH_LESS, meets(rows, request))
 
 
@@ -40,13 +37,8 @@ def _cheapest(rows: Rows, most: float, good: Array) -> Rows | None:
     hours = np.where(good, _hours(rows), np.inf)
     if not len(rows) or hours.min() > most:
         return None
-    index = best(rows, good & (rows.gpus == rows.gpus[np.argmin(hours)]))
-    return None if index is None else rows.take(np.asarray([index]))
+    return best_row(rows, good & (rows.gpus == rows.gpus[np.argmin(hours)]))
 
 
 def _hours(rows: Rows) -> Array:
     return np.asarray(rows.gpus * rows.finish_s)
-
-
-def _fastest(rows: Rows) -> Array:
-    return np.asarray(rows.family[np.argsort(rows.finish_s)[:_FAMILIES]])

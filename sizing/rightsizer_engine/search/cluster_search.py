@@ -7,7 +7,7 @@ import numpy as np
 from rightsizer_engine.domain.columns import Array, distinct
 from rightsizer_engine.domain.hardware import Cluster
 from rightsizer_engine.search.fewest import SearchResult, fewest, rows_at
-from rightsizer_engine.search.gpu_counts import counts, pairs, thin
+from rightsizer_engine.search.gpu_counts import all_pairs, counts, thin
 from rightsizer_engine.search.memory_fit import fitting
 from rightsizer_engine.search.objectives import search_for
 from rightsizer_engine.search.pricing.context import SearchContext, search_context
@@ -141,11 +141,11 @@ def _explain_infeasible(
 ) -> Infeasible:
     """The binding constraint and the nearest options, given that some family fits memory on some count."""
     request, grid = context.request, _sample_counts(allowed)
-    chosen, gpus = pairs(context.families.unit[feasible], np.zeros(feasible.shape), grid)
-    rows = price_pairs(context, feasible[chosen], gpus)
+    family, gpus = all_pairs(context, feasible, grid)
+    rows = price_pairs(context, family, gpus)
     evaluated += len(rows)
     if not len(rows):
-        binding, least = _memory_or_batch(context, feasible[chosen], gpus)
+        binding, least = _memory_or_batch(context, family, gpus)
         return _infeasible(context, binding, least_bytes=least, evaluated=evaluated)
     in_time = rows.finish_at_confidence_s <= (request.deadline_s or np.inf)
     if request.max_usd is not None and in_time.any():

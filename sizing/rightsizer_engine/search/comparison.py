@@ -8,16 +8,16 @@ import numpy as np
 from rightsizer_engine.domain.columns import Array, distinct
 from rightsizer_engine.estimate.uncertainty import Z_80
 from rightsizer_engine.search.cluster_search import ClusterResult
-from rightsizer_engine.search.gpu_counts import pairs, thin
+from rightsizer_engine.search.fewest import rows_on
+from rightsizer_engine.search.gpu_counts import all_pairs, thin
 from rightsizer_engine.search.pricing.rows import Rows, concatenate_rows, fitting_pairs, price_pairs
-from rightsizer_engine.search.selection import best, meets
+from rightsizer_engine.search.selection import best_row, fastest_families, meets
 from rightsizer_engine.search.types import CurvePoint
 
 _CURVE_POINTS = 12
 _DOUBLINGS = 7
 _FEWER_SIZES = 3
 """Smaller GPU counts priced, to report what fewer GPUs would do."""
-
 
 _CURVE_FAMILIES = 128
 _MORE_GPUS_FACTOR = 1.25
@@ -27,10 +27,8 @@ _MORE_GPUS_FACTOR = 1.25
 def fits_on_fewer(result: ClusterResult) -> bool:
     """Whether any layout fits on the next smaller GPU counts."""
     fewer = result.allowed[result.allowed < result.best.row.gpus[0]][-_FEWER_SIZES:]
-    chosen, counts = pairs(
-        result.context.families.unit[result.feasible], np.zeros(result.feasible.shape), fewer
-    )
-    return bool(fitting_pairs(result.context, result.feasible[chosen], counts)[0].size)
+    family, counts = all_pairs(result.context, result.feasible, fewer)
+    return bool(fitting_pairs(result.context, family, counts)[0].size)
 
 
 def nearby_rows(result: ClusterResult) -> Rows:
@@ -42,13 +40,13 @@ def nearby_rows(result: ClusterResult) -> Rows:
     )
     grid = _curve_gpus(result)
     distant = grid[(grid[:, None] != nearby).all(axis=1)]
-    distant_families = distinct(best.at_count.family[np.argsort(best.at_count.finish_s)[:_CURVE_FAMILIES]])
-    family, counts = [], []
-    for families, sizes in ((result.feasible, nearby), (distant_families, distant)):
-        index, sizes_of_pairs = pairs(result.context.families.unit[families], np.zeros(families.shape), sizes)
-        family.append(families[index])
-        counts.append(sizes_of_pairs)
-    return price_pairs(result.context, np.concatenate(family), np.concatenate(counts))
+    fastest = distinct(fastest_families(best.at_count, _CURVE_FAMILIES))
+    near, far = (
+        all_pairs(result.context, families, counts)
+        for families, counts in ((result.feasible, nearby), (fastest, distant))
+    )
+    family, counts = (np.concatenate(parts) for parts in zip(near, far, strict=True))
+    return price_pairs(result.context, family, counts)
 
 
 def _curve_gpus(result: ClusterResult) -> Array:
@@ -69,14 +67,14 @@ def on_fewer_gpus(result: ClusterResult, nearby: Rows) -> Rows | None:
     if not len(rows):
         return None
     soonest = int(np.argmin(rows.due_s))
-    return _best_row(rows, rows.gpus == rows.gpus[soonest])
+    return best_row(rows, rows.gpus == rows.gpus[soonest])
 
 
 def on_more_gpus(result: ClusterResult, nearby: Rows) -> Rows | None:
     """The best row on at least a quarter more GPUs."""
     larger = nearby.gpus >= result.best.row.gpus[0] * _MORE_GPUS_FACTOR
     good = meets(nearby, result.context.request) & larger
-    return _best_row(nearby, good & (nearby.gpus == nearby.gpus[good].min(initial=2**62)))
+    return best_row(nearby, good & (nearby.gpus == nearby.gpus[good].min(initial=2**62)))
 
 
 def other_parallelism(result: ClusterResult, nearby: Rows) -> Rows | None:
@@ -85,12 +83,7 @@ def other_parallelism(result: ClusterResult, nearby: Rows) -> Rows | None:
     differs = nearby.layout.sharding != row.layout.sharding
     for name in ("tp", "pp", "cp", "ep"):
         differs = differs | ((getattr(nearby.layout, name) > 1) != (getattr(row.layout, name) > 1))
-    return _best_row(nearby, differs & (nearby.gpus == row.gpus[0]))
-
-
-def _best_row(rows: Rows, good: Array) -> Rows | None:
-    index = best(rows, good)
-    return None if index is None else rows.take(np.asarray([index]))
+    return best_row(nearby, differs & (nearby.gpus == row.gpus[0]))
 
 
 def curve(result: ClusterResult) -> tuple[CurvePoint, ...]:
@@ -101,10 +94,8 @@ def curve(result: ClusterResult) -> tuple[CurvePoint, ...]:
     staging, chosen = result.staging, int(result.best.row.gpus[0])
     named = np.asarray([staging.likely_gpus, staging.reserve_gpus] if staging else [], dtype=int)
     counts = distinct(np.append(_curve_gpus(result), named))
-    units = result.context.families.unit[result.feasible]
-    index, sizes = pairs(units, np.zeros(result.feasible.shape), counts)
-    priced = price_pairs(result.context, result.feasible[index], sizes)
-    rows = {int(count): _best_row(priced, priced.gpus == count) for count in counts}
+    priced = rows_on(result.context, counts, result.feasible)
+    rows = {int(count): best_row(priced, priced.gpus == count) for count in counts}
     rows[chosen] = result.best.row
     points = [_point(result, row) for _, row in sorted(rows.items()) if row is not None]
     return tuple(

@@ -16,12 +16,12 @@ from rightsizer_engine.domain.columns import Array, Columns
 from rightsizer_engine.estimate.correction import configuration_slack
 from rightsizer_engine.estimate.prediction import model_flop_per_token, peak_flop_per_s
 from rightsizer_engine.estimate.uncertainty import step_sigma
-from rightsizer_engine.search.gpu_counts import pairs
+from rightsizer_engine.search.gpu_counts import all_pairs, pairs
 from rightsizer_engine.search.memory_fit import at_least_required_dp
 from rightsizer_engine.search.pricing.context import SearchContext
 from rightsizer_engine.search.pricing.layout_space import layouts, micro_batches
 from rightsizer_engine.search.pricing.rows import Rows, price, price_pairs
-from rightsizer_engine.search.selection import best, meets
+from rightsizer_engine.search.selection import best_row, meets
 from rightsizer_engine.values import immutable
 
 _RATE_SLACK = 0.10
@@ -59,11 +59,14 @@ class SearchResult:
     fewer_gpus: Rows | None = None
 
 
-def rows_at(context: SearchContext, gpus: int, feasible: Array) -> Rows:
-    """All legal rows of the `feasible` families on exactly `gpus` GPUs."""
-    units = context.families.unit[feasible]
-    chosen = feasible[(gpus % units == 0) & (units <= gpus)]
-    return price_pairs(context, chosen, np.full(chosen.shape, gpus, dtype=np.int64))
+def rows_at(context: SearchContext, gpus: int, families: Array) -> Rows:
+    """All legal rows of these families on exactly `gpus` GPUs."""
+    return rows_on(context, np.asarray([gpus], dtype=np.int64), families)
+
+
+def rows_on(context: SearchContext, counts: Array, families: Array) -> Rows:
+    """All legal rows of these families on these GPU counts."""
+    return price_pairs(context, *all_pairs(context, families, counts))
 
 
 def fewest(
@@ -101,7 +104,8 @@ def fewest(
         fewer_gpus = _soonest(rows, fewer_gpus, below=count)
         if met.any():
             at_count = rows.take(np.flatnonzero(rows.gpus == count))
-            row = at_count.take(np.asarray([best(at_count, accepted(at_count))]))
+            row = best_row(at_count, accepted(at_count))
+            assert row is not None  # one row at this count is accepted
             found = SearchResult(row=row, at_count=at_count, evaluated=evaluated, fewer_gpus=fewer_gpus)
             return found, evaluated
     return None, evaluated

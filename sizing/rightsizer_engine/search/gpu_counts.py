@@ -4,6 +4,7 @@ import numpy as np
 
 from rightsizer_engine.domain.columns import Array, distinct
 from rightsizer_engine.domain.hardware import Cluster
+from rightsizer_engine.search.pricing.context import SearchContext
 from rightsizer_engine.search.types import Request
 
 
@@ -38,3 +39,9 @@ def pairs(unit: Array, need: Array, block: Array) -> tuple[Array, Array]:
     divides = (block[:, None] % units == 0)[:, place[unit]] & (block[:, None] >= need)
     count, family = np.nonzero(divides)
     return family, block[count]
+
+
+def all_pairs(context: SearchContext, families: Array, counts: Array) -> tuple[Array, Array]:
+    """(families, counts): every pair of these in which the replica's GPUs divide the count."""
+    chosen, gpus = pairs(context.families.unit[families], np.zeros(families.shape), counts)
+    return families[chosen], gpus

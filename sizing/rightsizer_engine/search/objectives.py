@@ -6,11 +6,11 @@ from dataclasses import replace
 import numpy as np
 
 from rightsizer_engine.domain.columns import Array
-from rightsizer_engine.search.fewest import SearchResult, fewest, finishing_in_time, rows_at
-from rightsizer_engine.search.gpu_counts import counts, pairs, thin
+from rightsizer_engine.search.fewest import SearchResult, fewest, finishing_in_time, rows_at, rows_on
+from rightsizer_engine.search.gpu_counts import counts, thin
 from rightsizer_engine.search.memory_fit import fitting
 from rightsizer_engine.search.pricing.context import SearchContext
-from rightsizer_engine.search.pricing.rows import Rows, concatenate_rows, price_pairs
+from rightsizer_engine.search.pricing.rows import Rows, concatenate_rows
 from rightsizer_engine.search.selection import SIMPLER_WITHIN, best, meets
 from rightsizer_engine.search.types import Objective, Request
 
@@ -43,7 +43,7 @@ def _fewest_at_a_fair_cost(context: SearchContext, allowed: Array, feasible: Arr
     answer stays as it is, or costs less.
     """
     ladder = allowed[np.isin(allowed, _ladder(context, int(allowed[-1])))]
-    rows = _price_all(context, ladder if ladder.size else allowed, feasible)
+    rows = rows_on(context, ladder if ladder.size else allowed, feasible)
     least = np.min(_held_gpu_s(context, rows), where=meets(rows, context.request), initial=np.inf)
 
     def fair(rows: Rows) -> Array:
@@ -75,7 +75,7 @@ def _least_cost(context: SearchContext, allowed: Array, feasible: Array) -> Foun
         evaluated += len(rows)
         hours = np.where(meets(rows, context.request), _held_gpu_s(context, rows), np.inf)
         if hours.min(initial=np.inf) < least:
-            least, best_row = float(hours.min()), rows.take(np.asarray([np.argmin(hours)]))
+            least, best_row = float(hours.min()), rows.row(int(np.argmin(hours)))
     if best_row is None:
         return None, evaluated
     at_count = rows_at(context, int(best_row.gpus[0]), feasible)
@@ -99,20 +99,14 @@ def _on_grid(context: SearchContext, allowed: Array, feasible: Array) -> Found:
     """The earliest finish on _POINTS counts."""
     if not allowed.size or not feasible.size:
         return None, 0
-    rows = _price_all(context, thin(allowed, _POINTS), feasible)
+    rows = rows_on(context, thin(allowed, _POINTS), feasible)
     index = best(rows, meets(rows, context.request)) if len(rows) else None
     return (None if index is None else _result(rows, index, len(rows))), len(rows)
 
 
-def _price_all(context: SearchContext, some: Array, feasible: Array) -> Rows:
-    """All rows of the feasible families on some counts."""
-    chosen, gpus = pairs(context.families.unit[feasible], np.zeros(feasible.shape), some)
-    return price_pairs(context, feasible[chosen], gpus)
-
-
 def _result(rows: Rows, index: int, evaluated: int) -> SearchResult:
     at_count = rows.take(np.flatnonzero(rows.gpus == rows.gpus[index]))
-    return SearchResult(row=rows.take(np.asarray([index])), at_count=at_count, evaluated=evaluated)
+    return SearchResult(row=rows.row(index), at_count=at_count, evaluated=evaluated)
 
 
 def _exactly(context: SearchContext, allowed: Array, feasible: Array) -> Found:

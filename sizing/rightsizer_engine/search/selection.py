@@ -30,3 +30,14 @@ def best(rows: Rows, good: Array) -> int | None:
     near_fastest = candidates[finish <= finish.min() * (1 + SIMPLER_WITHIN)]
     order = np.lexsort((rows.due_s[near_fastest], np.round(complexity(rows.layout.take(near_fastest)), 6)))
     return int(near_fastest[order[0]])
+
+
+def best_row(rows: Rows, good: Array) -> Rows | None:
+    """The row of `best`, of shape (1,)."""
+    index = best(rows, good)
+    return None if index is None else rows.row(index)
+
+
+def fastest_families(rows: Rows, most: int) -> Array:
+    """The families of the `most` rows that finish first."""
+    return np.asarray(rows.family[np.argsort(rows.finish_s)[:most]])

@@ -22,7 +22,7 @@ from rightsizer_engine.search.opening import (
 )
 from rightsizer_engine.search.pricing.context import SearchContext
 from rightsizer_engine.search.pricing.rows import Rows, concatenate_rows, price_pairs
-from rightsizer_engine.search.selection import best, meets
+from rightsizer_engine.search.selection import best_row, fastest_families, meets
 from rightsizer_engine.search.types import CappedOpening
 
 _LEAD_S = 3600.0
@@ -82,16 +82,14 @@ def _price(result: ClusterResult, fixed: ClusterResult | None) -> Rows:
     """The fastest families, each on the sizes within reach over which its batch divides well."""
     context, even, at_count = result.context, int(result.best.row.gpus[0]), result.best.at_count
     twice = rows_at(context, 2 * even, result.feasible) if 2 * even in result.allowed else at_count
-    later = () if fixed is None else (_fastest(fixed.best.at_count),)
-    fastest = distinct(np.concatenate([_fastest(at_count), _fastest(twice), *later]))
+    later = () if fixed is None else (fastest_families(fixed.best.at_count, _FAMILIES),)
+    fastest = distinct(
+        np.concatenate([fastest_families(at_count, _FAMILIES), fastest_families(twice, _FAMILIES), *later])
+    )
     grow_to = max(even, context.request.grow_to or even * math.ceil(_REACH[1]))
     family, gpus = _even_sizes(context, fastest, result.allowed[result.allowed <= grow_to], even)
     known = [result.best.row] if fixed is None else [result.best.row, fixed.best.row]
     return concatenate_rows([price_pairs(context, family, gpus), *known])
-
-
-def _fastest(rows: Rows) -> Array:
-    return np.asarray(rows.family[np.argsort(rows.finish_s)[:_FAMILIES]])
 
 
 def _even_sizes(context: SearchContext, families: Array, allowed: Array, even: int) -> tuple[Array, Array]:
@@ -154,10 +152,10 @@ def _budget_gpu_s(context: SearchContext) -> float:
 def _at(context: SearchContext, gpus: int, result: ClusterResult) -> SearchResult:
     """The best row on exactly these GPUs."""
     rows = rows_at(context, gpus, result.feasible)
-    index = best(rows, meets(rows, context.request))
-    assert index is not None  # this size was priced, and more GPUs than at even odds are in time
+    row = best_row(rows, meets(rows, context.request))
+    assert row is not None  # this size was priced, and more GPUs than at even odds are in time
     return SearchResult(
-        row=rows.take(np.asarray([index])),
+        row=row,
         at_count=rows,
         evaluated=len(rows),
         fewer_gpus=result.best.row,

@@ -52,14 +52,6 @@ def test_a_price_is_the_median_of_the_listed_ones() -> None:
         assert float(row["price_usd_per_gpu_h"]) == pytest.approx(median(listed), abs=0.001), row["name"]
 
 
-def test_every_link_has_a_rate_and_a_source() -> None:
-    assert lookup.links()
-    for item in lookup.links():
-        assert item.bytes_per_s > 0, item.name
-        assert item.source, item.name
-        assert item.achievable_fraction is None or 0 < item.achievable_fraction <= 1, item.name
-
-
 def test_every_node_shape_holds_known_gpus_and_has_a_source() -> None:
     assert lookup.nodes()
     for item in lookup.nodes():

@@ -51,7 +51,7 @@ def price_layout(request: Request, layout: Layout) -> tuple[Option, Verdict]:
 
 def option(context: SearchContext, rows: Rows, index: int = 0) -> Option:
     """Row `index` as an Option."""
-    return options([(context, rows.take(np.asarray([index])))])[0]
+    return options([(context, rows.row(index))])[0]
 
 
 def options(rows_by_context: Sequence[tuple[SearchContext, Rows]]) -> tuple[Option, ...]:

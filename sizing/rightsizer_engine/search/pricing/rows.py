@@ -48,6 +48,10 @@ class Rows:
         changed = {f.name: getattr(self, f.name)[index] for f in fields(self) if f.name != "layout"}
         return Rows(layout=self.layout.take(index), **changed)
 
+    def row(self, index: int) -> "Rows":
+        """One row, of shape (1,)."""
+        return self.take(np.asarray([index]))
+
 
 def price_pairs(context: SearchContext, family: Array, gpus: Array) -> Rows:
     """Price the (family, gpus) pairs that are legal, fit memory and recompute no more than necessary.
