@@ -16,7 +16,7 @@ from rightsizer_launch.running.limits import Tuning
 from rightsizer_launch.running.marks import marks_of
 from rightsizer_launch.running.run_totals import RunTotals
 from rightsizer_launch.worker.progress import Record
-from rightsizer_local.resize import Resizer, history_of_attempts
+from rightsizer_local.resize import LocalResizer, history_of_attempts
 from rightsizer_operator.cluster.cache import Cache
 from rightsizer_operator.measure.resize_advisor import Advisor
 from rightsizer_operator.reconcile.resize_advice import advise, policy_inputs
@@ -175,7 +175,7 @@ def local(scenario):
         {"workers": after, "startedAt": ZERO_S + at_s, "cause": cause}
         for at_s, _, after, cause in scenario.changes
     ]
-    resizer = Resizer(
+    resizer = LocalResizer(
         plan=validate(PLAN),
         option=SimpleNamespace(gpus=2, layout=Layout(dp=2, micro_batch=4)),
         tuning=TUNING,
