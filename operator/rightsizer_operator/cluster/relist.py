@@ -2,13 +2,14 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
 from rightsizer_api.plan import GROUP, VERSION
 from rightsizer_engine.values import immutable
+from rightsizer_operator.cluster.backoff import Backoff
 from rightsizer_operator.cluster.client import ApiError, KubeClient
 from rightsizer_operator.values.metadata import Key, is_being_deleted, owner_uids, plan_key
 from rightsizer_operator.values.names import LABEL_MANAGED, MANAGED
@@ -21,7 +22,7 @@ T = TypeVar("T")
 MANAGED_SELECTOR = f"{LABEL_MANAGED}={MANAGED}"
 _LOG = logging.getLogger("rightsizer.operator")
 _BUSY = (429, 503)
-_RETRY_WAITS_S = (0.2, 0.4, 0.8, 1.6, 3.2, 3.2, 3.2)
+_BACKOFF, _RETRIES = Backoff(first_s=0.2, longest_s=3.2), 7
 _CHILD_PATHS = {
     "Service": "api/v1",
     "ConfigMap": "api/v1",
@@ -103,16 +104,16 @@ async def relist(
 
 
 async def retry_when_busy(
-    read: Callable[[], Awaitable[T]], *, waits_s: Sequence[float] = _RETRY_WAITS_S
+    read: Callable[[], Awaitable[T]], *, backoff: Backoff = _BACKOFF, retries: int = _RETRIES
 ) -> T:
     """Retry one list while the API server is overloaded, instead of starting the relist over."""
-    for wait_s in waits_s:
+    for failures in range(1, retries + 1):
         try:
             return await read()
         except ApiError as error:
             if error.status not in _BUSY:
                 raise
-            await asyncio.sleep(max(wait_s, error.retry_after_s or 0.0))
+            await asyncio.sleep(backoff.wait_s(failures, at_least_s=error.retry_after_s))
     return await read()
 
 

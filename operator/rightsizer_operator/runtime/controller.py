@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import datetime as dt
 import logging
-import random
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -24,7 +23,7 @@ from rightsizer_operator.runtime.at_once import all_of
 from rightsizer_operator.runtime.events import EventRecorder
 from rightsizer_operator.runtime.plan_metrics import Metrics
 from rightsizer_operator.runtime.sizing import Sizing, sizing_lanes
-from rightsizer_operator.runtime.work_queue import WorkQueue
+from rightsizer_operator.runtime.worker import Worker
 from rightsizer_operator.values.actions import Action, Apply, Requeue, SearchSize, batches
 from rightsizer_operator.values.conditions import is_true, reason_of, state_of
 from rightsizer_operator.values.metadata import Key, generation_of, is_observed, key_of, log_fields, plan_key
@@ -34,7 +33,7 @@ from rightsizer_operator.values.snapshot import AttemptJob, Rendezvous, Snapshot
 _LOG = logging.getLogger("rightsizer.operator")
 _WORKERS = 16
 _DEBOUNCE_S = 0.1
-_FIRST_RETRY_S, _LAST_RETRY_S, _BUG_RETRY_S = 0.2, 60.0, 5.0
+_BUG_RETRY_S = 5.0
 
 
 class Controller:
@@ -52,15 +51,11 @@ class Controller:
         self.settings, self.advisor = settings, Advisor(settings)
         self.last_relist_s = time.monotonic()
         self._kube, self._metrics = kube, metrics
-        self._namespaces, self._sizing = (
-            namespaces,
-            sizing or Sizing(sizing_lanes(settings.sizing_s), budget_s=settings.sizing_s),
-        )
+        self._namespaces = namespaces
+        self._sizing = sizing or Sizing(sizing_lanes(settings.sizing_s), budget_s=settings.sizing_s)
         self._sizing.on_answer = self.enqueue
-        self._queue = WorkQueue(metrics.queue.set)
-        self._failures: dict[Key, int] = {}
+        self._turns = Worker(metrics.queue.set, self.enqueue)
         self._debounce: asyncio.TimerHandle | None = None
-        self._timers: dict[Key, asyncio.TimerHandle] = {}
         self.reader = ClusterReader(kube, self.cache, device_class=settings.device_class)
         self._pods = PlanPods(kube, self.cache)
         self._recorder = EventRecorder(kube, metrics)
@@ -123,7 +118,7 @@ class Controller:
         """Queue a plan for a reconcile, with high priority if its spec has changed."""
         plan = self.cache.plans.get(key)
         if plan is not None and self._leading.is_set():
-            self._queue.add(key, high=not is_observed(plan))
+            self._turns.add(key, high=not is_observed(plan))
 
     def requeue_waiting(self) -> None:
         """Queue the plans that free GPUs or node changes may affect; bursts are debounced."""
@@ -146,12 +141,9 @@ class Controller:
         self.cache.remove_plan(key)
         self.advisor.forget(key)
         self._sizing.forget(key)
-        self._failures.pop(key, None)
+        self._turns.forget(key)
         self._executor.forget(key)
         self._metrics.forget(key)
-        timer = self._timers.pop(key, None)
-        if timer is not None:
-            timer.cancel()
         self.requeue_waiting()
 
     def close(self) -> None:
@@ -195,13 +187,13 @@ class Controller:
                 await asyncio.sleep(1)
             async with asyncio.TaskGroup() as group:
                 for _ in range(_WORKERS):
-                    group.create_task(self._work())
+                    group.create_task(self._turns.run(self._process))
                 group.create_task(self._relist_periodically())
                 group.create_task(self._recorder.run())
         finally:
             self._leading.clear()
             self._metrics.is_leader.set(0)
-            self._drop_queue()
+            self._turns.clear()
 
     async def _relist_periodically(self) -> None:
         while True:
@@ -228,21 +220,7 @@ class Controller:
             raise
         return any(resource["name"] == "trainingplans" for resource in found["resources"])
 
-    def _drop_queue(self) -> None:
-        self._queue.clear()
-        for timer in self._timers.values():
-            timer.cancel()
-        self._timers.clear()
-
     # --- one plan ----------------------------------------------------------
-
-    async def _work(self) -> None:
-        while True:
-            key = await self._queue.get()
-            try:
-                await self._process(key)
-            finally:
-                self._queue.done(key)
 
     async def _process(self, key: Key) -> None:
         """Reconcile a plan once; retry a failure with exponential back-off."""
@@ -252,14 +230,14 @@ class Controller:
         except ApiError as error:
             if error.status == 409 and key in self.cache.plans:
                 await self._reread(key)
-            wait_s = self._retry(key, at_least_s=error.retry_after_s or 0.0)
+            wait_s = self._retry(key, at_least_s=error.retry_after_s)
             _LOG.warning("%s; retrying in %.1f s", error, wait_s, extra=log_fields(key))
         except Exception as error:  # a bug that one plan triggers must not stop the others
             _LOG.exception("unexpected error", extra=log_fields(key))
             await self._report_fault(key, error)
             self._retry(key, at_least_s=_BUG_RETRY_S)
         else:
-            self._failures.pop(key, None)
+            self._turns.succeeded(key)
             self._set_gauges(key)
 
     async def _report_fault(self, key: Key, error: Exception) -> None:
@@ -271,16 +249,12 @@ class Controller:
                 await self._execute(key, action)
         self._set_gauges(key)
 
-    def _retry(self, key: Key, *, at_least_s: float) -> float:
-        """Requeue with exponential back-off and jitter; the delay in seconds."""
+    def _retry(self, key: Key, *, at_least_s: float | None) -> float:
+        """Requeue after a failure; the delay in seconds."""
         if key not in self.cache.plans:
             return 0.0
         self._metrics.failures.inc()
-        failures = self._failures[key] = self._failures.get(key, 0) + 1
-        backoff_s = min(_LAST_RETRY_S, _FIRST_RETRY_S * 2.0 ** (failures - 1))
-        wait_s = max(at_least_s, backoff_s * random.uniform(0.5, 1.0))  # noqa: S311 -- spreads retries
-        self._requeue_after(key, wait_s)
-        return wait_s
+        return self._turns.retry(key, at_least_s=at_least_s)
 
     async def _reread(self, key: Key) -> None:
         try:
@@ -366,15 +340,9 @@ class Controller:
                 generation = generation_of(self.cache.plans[key])
                 self._sizing.ask(key, generation, action.question)
             case Requeue():
-                self._requeue_after(key, action.after_s)
+                self._turns.after(key, action.after_s)
             case _:
                 await self._executor.execute(key, action)
-
-    def _requeue_after(self, key: Key, after_s: float) -> None:
-        timer = self._timers.pop(key, None)
-        if timer is not None:
-            timer.cancel()
-        self._timers[key] = asyncio.get_running_loop().call_later(after_s, self.enqueue, key)
 
     def _set_gauges(self, key: Key) -> None:
         """Update the plan's gauges."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from rightsizer_api.plan import API_VERSION, KIND
 from rightsizer_api.quantities import format_time
+from rightsizer_operator.cluster.backoff import Backoff
 from rightsizer_operator.cluster.client import ApiError, KubeClient
 from rightsizer_operator.runtime.plan_metrics import Metrics
 from rightsizer_operator.values.actions import EmitEvent
@@ -17,7 +18,7 @@ from rightsizer_operator.values.names import FIELD_MANAGER
 
 _LOG = logging.getLogger("rightsizer.operator")
 _MAX_QUEUED = 1000  # further Events are dropped and counted
-_MAX_TRIES, _FIRST_WAIT_S, _LAST_WAIT_S = 8, 0.2, 30.0
+_MAX_TRIES, _BACKOFF = 8, Backoff(first_s=0.2, longest_s=30.0)
 _MAX_MESSAGE = 1000  # characters; the API accepts 1,024
 _TRANSIENT = (0, 429, 500, 502, 503, 504)
 _IGNORED = (403, 404, 409)  # the namespace is terminating; the Event exists
@@ -82,18 +83,17 @@ class EventRecorder:
         await self._queue.join()
 
     async def _write(self, queued: dict[str, Any]) -> None:
-        for tries in range(_MAX_TRIES):
+        for tries in range(1, _MAX_TRIES + 1):
             try:
                 await self._kube.create_event(queued)
                 return
             except ApiError as error:
                 if error.status in _IGNORED:
                     return
-                if error.status not in _TRANSIENT or tries == _MAX_TRIES - 1:
+                if error.status not in _TRANSIENT or tries == _MAX_TRIES:
                     self._drop(queued, str(error))
                     return
-                wait_s = min(_LAST_WAIT_S, _FIRST_WAIT_S * 2**tries)
-                await asyncio.sleep(max(wait_s, error.retry_after_s or 0.0))
+                await asyncio.sleep(_BACKOFF.wait_s(tries, at_least_s=error.retry_after_s))
 
     def _drop(self, queued: Mapping[str, Any], why: str) -> None:
         self._metrics.events_dropped.inc()

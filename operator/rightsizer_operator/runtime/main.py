@@ -11,9 +11,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any
 
-import kopf
 import yaml
-from kopf._cogs.structs.references import Insights
 from kubernetes.aio import client, config
 from kubernetes.aio.config import ConfigException
 
@@ -27,7 +25,7 @@ from rightsizer_operator.runtime.plan_metrics import Metrics
 from rightsizer_operator.runtime.probes import serving
 from rightsizer_operator.runtime.prometheus import collect
 from rightsizer_operator.runtime.scraper import scrape
-from rightsizer_operator.runtime.watches import follow_definition, registry_for, settings_for
+from rightsizer_operator.runtime.watches import KopfWatch, Watch
 from rightsizer_operator.values.settings import OperatorSettings
 from rightsizer_telemetry.client import PrometheusSettings
 
@@ -67,14 +65,9 @@ async def _run(options: OperatorOptions) -> None:
             controller, metrics, port=options.port, max_relist_age_s=4 * options.settings.refresh_s
         ):
             collecting = [collect(controller, options.prometheus)] if options.prometheus else []
-            insights = Insights()
-            watching = [
-                _watch(controller, options, insights),
-                follow_definition(insights, controller.serves_plans),
-            ]
-            tasks = [
-                asyncio.create_task(task) for task in (*watching, leading, scrape(controller), *collecting)
-            ]
+            watch: Watch = KopfWatch(controller, options.namespaces)
+            working = (watch.run(), leading, scrape(controller), *collecting)
+            tasks = [asyncio.create_task(task) for task in working]
             try:
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             finally:
@@ -85,18 +78,6 @@ async def _run(options: OperatorOptions) -> None:
         for result in ended:
             if isinstance(result, Exception):
                 raise result
-
-
-async def _watch(controller: Controller, options: OperatorOptions, insights: Insights) -> None:
-    """Watch the cluster, or the options' namespaces."""
-    await kopf.operator(
-        registry=registry_for(controller),
-        settings=settings_for(clusterwide=not options.namespaces),
-        insights=insights,
-        standalone=True,
-        clusterwide=not options.namespaces,
-        namespaces=options.namespaces,
-    )
 
 
 def _run_elected(

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import aiohttp
 
+from rightsizer_operator.cluster.backoff import Backoff
 from rightsizer_operator.cluster.client import ApiError
 from rightsizer_operator.measure.agent_metrics import MOST_BYTES, MetricsTooLarge, progress_of
 from rightsizer_operator.runtime.controller import Controller
@@ -64,6 +65,7 @@ class ScrapeSchedule:
     def __init__(self, every_s: float) -> None:
         self.addresses: dict[Key, str] = {}
         self._every_s = every_s
+        self._backoff = Backoff(first_s=every_s, longest_s=_MAX_SKIPPED * every_s)
         self._missed: dict[Key, tuple[int, float]] = {}
 
     def due(self, key: Key, *, now_s: float) -> bool:
@@ -76,8 +78,8 @@ class ScrapeSchedule:
             self._missed.pop(key, None)
             return
         misses = self._missed.get(key, (0, 0.0))[0] + 1
-        sweeps = min(_MAX_SKIPPED, 2 ** max(0, misses - _FREE_MISSES))
-        self._missed[key] = (misses, now_s + (sweeps - 0.5) * self._every_s)
+        wait_s = self._backoff.wait_s(misses - _FREE_MISSES + 1) - 0.5 * self._every_s
+        self._missed[key] = (misses, now_s + wait_s)
 
     def keep(self, keys: Collection[Key]) -> None:
         """Drop all other plans."""

@@ -2,11 +2,10 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Protocol, cast
 
 import kopf
-from kopf._cogs.structs.references import Insights
 
 from rightsizer_api.plan import GROUP, VERSION
 from rightsizer_operator.cluster.client import PAGE_SIZE, ApiError
@@ -15,9 +14,6 @@ from rightsizer_operator.values.devices import GROUP as GROUP_OF_DEVICES
 from rightsizer_operator.values.metadata import without_managed_fields
 from rightsizer_operator.values.names import LABEL_MANAGED, MANAGED
 
-_PLANS = kopf.Resource(
-    group=GROUP, version=VERSION, plural="trainingplans", kind="TrainingPlan", namespaced=True
-)
 _DEFINITION_POLL_S = 2.0
 _IDLE_S = 0.2  # kopf drops an object's worker this long after its last event
 
@@ -60,28 +56,68 @@ def settings_for(*, clusterwide: bool) -> kopf.OperatorSettings:
     return settings
 
 
-async def follow_definition(
-    insights: Insights,
-    serves_plans: Callable[[], Awaitable[bool]],
-    *,
-    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-) -> None:
-    """Watch plans while the API server serves them, until cancelled.
+class Watch(Protocol):
+    """Passes the cluster's events to a controller."""
 
-    Kopf asks which resources there are once after each event of a definition. The API server may serve
-    plans only after the last of these events, and refuse them only after the deletion. Kopf would then
-    never watch them, or keep a watch that has ended. Without scanning it asks only at the start.
-    `insights` is what kopf watches; `serves_plans` raises ApiError if the API server does not say.
+    async def run(self) -> None:
+        """Watch until the process is told to stop."""
+
+
+class KopfWatch:
+    """Watches with kopf, which keeps its connections; it starts anew when plans are served or no longer are.
+
+    Kopf asks which resources there are at its start, and once after each event of a definition. The API
+    server may serve plans only after the last of these events. `operate` runs kopf until its `stop_flag`.
     """
-    while True:
-        with contextlib.suppress(ApiError):
-            served = await serves_plans()
-            async with insights.revised:
-                if served is not (_PLANS in insights.watched_resources):
-                    change = insights.watched_resources.add if served else insights.watched_resources.discard
-                    change(_PLANS)
-                    insights.revised.notify_all()
-        await sleep(_DEFINITION_POLL_S)
+
+    def __init__(
+        self,
+        controller: Controller,
+        namespaces: tuple[str, ...],
+        *,
+        operate: Callable[..., Coroutine[Any, Any, None]] = kopf.operator,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._controller, self._namespaces = controller, namespaces
+        self._operate, self._sleep = operate, sleep
+
+    async def run(self) -> None:
+        """Watch the cluster, or the namespaces, until the process is told to stop."""
+        served = await self._serves_plans_unlike(None)
+        while True:
+            stop = asyncio.Event()
+            watching = asyncio.create_task(self._watch(stop))
+            change = asyncio.create_task(self._serves_plans_unlike(served))
+            try:
+                await asyncio.wait((watching, change), return_when=asyncio.FIRST_COMPLETED)
+                if watching.done():
+                    return await watching
+                served = change.result()
+                stop.set()
+                await watching
+            finally:
+                watching.cancel()
+                change.cancel()
+
+    async def _watch(self, stop: asyncio.Event) -> None:
+        clusterwide = not self._namespaces
+        await self._operate(
+            registry=registry_for(self._controller),
+            settings=settings_for(clusterwide=clusterwide),
+            standalone=True,
+            clusterwide=clusterwide,
+            namespaces=self._namespaces,
+            stop_flag=stop,
+        )
+
+    async def _serves_plans_unlike(self, before: bool | None) -> bool:
+        """Wait until the API server says of plans what it did not say before: whether it serves them."""
+        while True:
+            with contextlib.suppress(ApiError):
+                served = await self._controller.serves_plans()
+                if served is not before:
+                    return served
+            await self._sleep(_DEFINITION_POLL_S)
 
 
 class _Handler(Protocol):
