@@ -17,7 +17,8 @@ from rightsizer_engine.search.types import NoPlan, Option, Plan, Request
 from rightsizer_engine.units import format_bytes, format_duration
 from rightsizer_engine.values import immutable
 from rightsizer_launch.running import calibration
-from rightsizer_launch.running.probe import Interrupted, Probe, Question, interval_ratio, probe_of
+from rightsizer_launch.running.probe import Interrupted, Probe, interval_ratio, probe_of
+from rightsizer_launch.running.probe_plan import ProbeRequest
 from rightsizer_launch.worker_spec import target_of
 
 _SHORTEST_S = 10.0
@@ -63,7 +64,7 @@ def run_probe(
     where = executor()
     before = where.answer(plan)
     target = _option(before)
-    asked = Question(
+    wanted = ProbeRequest(
         plan=plan,
         target=target,
         request=before.request,
@@ -72,7 +73,7 @@ def run_probe(
         home=options.home,
         tag=options.tag,
     )
-    probe = probe_of(asked, gpus=options.gpus)
+    probe = probe_of(wanted, gpus=options.gpus)
     if options.dry_run:
         say(dump(probe.plan).rstrip())
         return True

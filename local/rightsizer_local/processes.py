@@ -63,7 +63,7 @@ class LocalJob:
         self._token = secrets.token_hex(16)
         self._store_port, self._metrics_port = free_port(_HOST), free_port(_HOST)
         self._agents: dict[int, subprocess.Popen[bytes]] = {}
-        self._key = write_key(spec.run_directory)
+        self._key = _write_key(spec.run_directory)
         self._store = self._start_store()
         for slot in range(spec.workers):
             self._start_agent(slot)
@@ -209,7 +209,7 @@ def _visible(slot: int) -> str:
     return str(slot) if allowed is None else allowed.split(",")[slot].strip()
 
 
-def write_key(run_directory: Path) -> Path:
+def _write_key(run_directory: Path) -> Path:
     """A new secret for an attempt's rendezvous, in a file that only this user can read."""
     path = run_directory / "rendezvous.key"
     path.unlink(missing_ok=True)

@@ -45,7 +45,7 @@ _LOOK_EVERY_S = 2.0
 _COOL_DOWN_WINDOWS = 6.0  # an hour at the default of ten minutes
 
 
-class MachineScaling:
+class _MachineScaling:
     """Sizes of a machine whose workers slow each other down: one cluster for each number of workers."""
 
     def __init__(self, *, request: Request, option: Option, clusters: Sequence[Cluster]) -> None:
@@ -79,7 +79,7 @@ def scaling_of(request: Request, option: Option, clusters: Sequence[Cluster]) ->
         spare_nodes=0,
     )
     if len(clusters) > 1:
-        return MachineScaling(request=free, option=option, clusters=clusters)
+        return _MachineScaling(request=free, option=option, clusters=clusters)
     return PlanScaling(request=free, option=option)
 
 

@@ -12,9 +12,6 @@ HOLDER = ("executor", "cluster", "namespace", "workload")
 `workload`: what owns the pod (a Job, a StatefulSet, ...; read off the pod's name), or Slurm's job id.
 """
 
-JOB_LABELS = ("namespace", "plan")
-"""Labels of the operator's gauges of one plan."""
-
 AGENT: Mapping[str, str] = {
     "rightsizer_train_tokens_total": (
         "Tokens processed by this process, those of steps that are later repeated included"

@@ -78,7 +78,7 @@ SHARES: Mapping[str, tuple[RawSignals, ...]] = {
 }
 """Recorded family of a share -> its readings, best first."""
 
-AMOUNTS: Mapping[str, tuple[RawSignals, ...]] = {
+_AMOUNTS: Mapping[str, tuple[RawSignals, ...]] = {
     "gpu_memory_used:bytes": (
         RawSignals(signals=("DEV_FB_USED", "used_vram"), factor=_MIB),
         RawSignals(signals=("memory_used_bytes", "memory_usage")),
@@ -90,9 +90,9 @@ AMOUNTS: Mapping[str, tuple[RawSignals, ...]] = {
 }
 """Recorded family of an amount -> its readings, best first."""
 
-BY_SOURCE = "rightsizer:gpu_by_source:raw"
+_BY_SOURCE = "rightsizer:gpu_by_source:raw"
 """Every signal of every source, in the source's unit; labels `source` and `signal`."""
-RAW = "rightsizer:gpu:raw"
+_RAW = "rightsizer:gpu:raw"
 """The same, from one source per GPU."""
 
 
@@ -106,19 +106,19 @@ def groups() -> tuple[RuleGroup, ...]:
 
 def _gpus() -> Sequence[RecordingRule]:
     sources = [
-        RecordingRule(record=BY_SOURCE, expr=samples(source), labels={"source": source.name})
+        RecordingRule(record=_BY_SOURCE, expr=samples(source), labels={"source": source.name})
         for source in SOURCES
     ]
     families = [RecordingRule(record=name, expr=expr) for name, expr in gpu_families(_recorded).items()]
-    return [*sources, RecordingRule(record=RAW, expr=one_source(_recorded_of, _recorded_of)), *families]
+    return [*sources, RecordingRule(record=_RAW, expr=one_source(_recorded_of, _recorded_of)), *families]
 
 
 def _recorded_of(source: Source, matcher: str) -> str:
-    return f'{BY_SOURCE}{{source="{source.name}"{_also(matcher)}}}'
+    return f'{_BY_SOURCE}{{source="{source.name}"{_also(matcher)}}}'
 
 
 def _recorded(signals: Sequence[str], matcher: str) -> str:
-    return f"{RAW}{{signal=~{string('|'.join(signals))}{_also(matcher)}}}"
+    return f"{_RAW}{{signal=~{string('|'.join(signals))}{_also(matcher)}}}"
 
 
 def _also(matcher: str) -> str:
@@ -134,7 +134,7 @@ def gpu_families(select: Select) -> Mapping[str, str]:
     shares = {f"rightsizer:{name}": _first(readings, 1.0, select) for name, readings in SHARES.items()}
     amounts = {
         f"rightsizer:{name}": _first(readings, _MAX_W if name.endswith("watts") else None, select)
-        for name, readings in AMOUNTS.items()
+        for name, readings in _AMOUNTS.items()
     }
     return {**shares, **amounts, "rightsizer:gpu_memory_used:ratio": _memory_share(select)}
 
@@ -252,7 +252,7 @@ _TRAINING = "executor, cluster, namespace, workload, plan"
 _RATE = "2m"
 """Four samples: a rate survives one missed sample and steps of a minute."""
 
-GAUGES = (
+_GAUGES = (
     "tokens_per_second",
     "position_tokens",
     "target_tokens",
@@ -276,7 +276,7 @@ RATES: Mapping[str, str] = {
 def _trainings() -> Sequence[RecordingRule]:
     """The agent's series by holder and plan. The plan is the pod's label, else the Job's name without -aN."""
     templates = {
-        **{f"{name}:max": ("max", f"rightsizer_train_{name}{{%s}}") for name in GAUGES},
+        **{f"{name}:max": ("max", f"rightsizer_train_{name}{{%s}}") for name in _GAUGES},
         **{
             name: ("sum", f"rate(rightsizer_train_{counter}{{%s}}[{_RATE}])")
             for name, counter in RATES.items()

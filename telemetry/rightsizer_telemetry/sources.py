@@ -15,9 +15,9 @@ from rightsizer_engine.values import immutable
 from rightsizer_telemetry.names import HOLDER
 from rightsizer_telemetry.promql import Step, constants, relabel, string
 
-DEVICE = ("pod", "node", "gpu", "uuid", "mig", "model")
+_DEVICE = ("pod", "node", "gpu", "uuid", "mig", "model")
 """Labels of one GPU or MIG instance as one pod or job has it."""
-GPU_LABELS = (*HOLDER, *DEVICE)
+_GPU_LABELS = (*HOLDER, *_DEVICE)
 
 _POD_HASH = "[bcdfghjklmnpqrstvwxz2456789]"
 """The letters of generated names (k8s.io/apimachinery, util/rand)."""
@@ -80,7 +80,7 @@ JOBSTATS = Source(
         "power_usage_milliwatts",
     ),
 )
-SLURM_JOB_EXPORTER = Source(
+_SLURM_JOB_EXPORTER = Source(
     name="slurm-job-exporter",
     prefix="slurm_job_",
     signals=("utilization", "tensor", "memory_usage", "memory_total", "power"),
@@ -98,20 +98,20 @@ AMD = Source(
         "average_package_power",
     ),
 )
-SOURCES = (DCGM, JOBSTATS, SLURM_JOB_EXPORTER, AMD)
+SOURCES = (DCGM, JOBSTATS, _SLURM_JOB_EXPORTER, AMD)
 """In order of preference if several report the same GPU."""
 
 
 def samples(source: Source) -> str:
-    """Every signal of a source with GPU_LABELS and `signal`, one series for each GPU, holder and signal."""
+    """Every signal of a source with _GPU_LABELS and `signal`, one series for each GPU, holder and signal."""
     branches = {
         DCGM.name: _dcgm,
         JOBSTATS.name: _jobstats,
-        SLURM_JOB_EXPORTER.name: _slurm_job_exporter,
+        _SLURM_JOB_EXPORTER.name: _slurm_job_exporter,
         AMD.name: _amd,
     }
     labelled = "\nor\n".join(branches[source.name](source))
-    return f"max by ({', '.join((*GPU_LABELS, 'signal'))}) (\n{labelled}\n)"
+    return f"max by ({', '.join((*_GPU_LABELS, 'signal'))}) (\n{labelled}\n)"
 
 
 def one_source(kept: Callable[[Source, str], str], seen: Callable[[Source, str], str]) -> str:
@@ -130,11 +130,11 @@ def one_source(kept: Callable[[Source, str], str], seen: Callable[[Source, str],
         return part
 
     device, place, job = "uuid, mig", "node, gpu", "executor, cluster, workload"
-    exporter = (place, seen(SLURM_JOB_EXPORTER, every))
+    exporter = (place, seen(_SLURM_JOB_EXPORTER, every))
     branches = (
         kept(DCGM, held),
         unless(kept(JOBSTATS, held), (device, seen(DCGM, held))),
-        unless(kept(SLURM_JOB_EXPORTER, every), (job, seen(DCGM, held)), (job, seen(JOBSTATS, held))),
+        unless(kept(_SLURM_JOB_EXPORTER, every), (job, seen(DCGM, held)), (job, seen(JOBSTATS, held))),
         unless(kept(DCGM, free), (device, seen(JOBSTATS, held)), exporter),
         unless(kept(JOBSTATS, free), (device, seen(DCGM, every)), exporter),
         kept(AMD, every),

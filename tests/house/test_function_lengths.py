@@ -23,7 +23,7 @@ LONG = {
     "cli/rightsizer_cli/commands/slurm/report.py::report": OPTIONS,
     "examples/01-local/train.py::main": "an example is read from top to bottom",
     "launch/rightsizer_launch/argv/frameworks.py::_megatron": "one flag a line",
-    "launch/rightsizer_launch/running/probe.py::_derived": FIELDS,
+    "launch/rightsizer_launch/running/probe_plan.py::probe_plan": FIELDS,
     "launch/rightsizer_launch/worker_spec.py::worker_spec": FIELDS,
     "local/rightsizer_local/cpu_probe.py::_reference_step": "one training step, measured as a whole",
     "local/rightsizer_local/report.py::status": FIELDS,

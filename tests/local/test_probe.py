@@ -14,8 +14,9 @@ from rich.console import Console
 from rightsizer_api import load
 from rightsizer_engine.errors import InputError
 from rightsizer_launch.running import calibration
-from rightsizer_launch.running.probe import Interrupted, Question, interval_ratio, probe_of
+from rightsizer_launch.running.probe import Interrupted, interval_ratio, probe_of
 from rightsizer_launch.running.probe_end import TimeLimit
+from rightsizer_launch.running.probe_plan import ProbeRequest
 from rightsizer_launch.running.run_totals import RunTotals
 from rightsizer_launch.worker.progress import Record
 from rightsizer_local import machine
@@ -71,7 +72,7 @@ def here(tmp_path, script, **launch):
 
 def probed(plan, executor, tmp_path, *, limit_s):
     before = executor.answer(plan)
-    asked = Question(
+    wanted = ProbeRequest(
         plan=plan,
         target=before.option,
         request=before.request,
@@ -79,7 +80,7 @@ def probed(plan, executor, tmp_path, *, limit_s):
         limit_s=limit_s,
         home=tmp_path,
     )
-    probe = probe_of(asked)
+    probe = probe_of(wanted)
     return before, probe, executor.measure(probe)
 
 

@@ -43,9 +43,9 @@ def flags(
         remedy = "is sized only: state the layout in the command by placeholders such as {layout.tp}"
         raise InputError("launch.framework", value=framework, remedy=remedy)
     own = emitter(layout, workload, architecture, directory)
-    shared = layout_environment(layout, workload)
+    shared = _layout_environment(layout, workload)
     if architecture is not None:
-        shared |= model_environment(architecture)
+        shared |= _model_environment(architecture)
     return FrameworkFlags(arguments=own.arguments, environment={**shared, **own.environment}, files=own.files)
 
 
@@ -59,7 +59,7 @@ def resizes_in_place(framework: str) -> bool:
     return _EMITTERS.get(framework_named(framework).name) in {_ddp, _custom}
 
 
-def layout_environment(layout: Layout, workload: Workload) -> dict[str, str]:
+def _layout_environment(layout: Layout, workload: Workload) -> dict[str, str]:
     """The layout and the workload as `RIGHTSIZER_*` variables."""
     named: dict[str, object] = {
         "LAYOUT_DP": layout.dp,
@@ -80,7 +80,7 @@ def layout_environment(layout: Layout, workload: Workload) -> dict[str, str]:
     return {f"RIGHTSIZER_{key}": str(value) for key, value in named.items()}
 
 
-def model_environment(architecture: Architecture) -> dict[str, str]:
+def _model_environment(architecture: Architecture) -> dict[str, str]:
     """The model's dimensions as `RIGHTSIZER_MODEL_*`, so that a script need not repeat them."""
     names = ("layers", "hidden", "ffn_hidden", "heads", "kv_heads", "head_dim", "vocab")
     return {f"RIGHTSIZER_MODEL_{name.upper()}": str(getattr(architecture, name)) for name in names}

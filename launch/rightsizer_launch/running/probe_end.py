@@ -2,15 +2,34 @@
 
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_engine.errors import InputError
+from rightsizer_engine.estimate.evidence import noise_ln
+from rightsizer_engine.estimate.parameters import load_calibration
 from rightsizer_engine.units import format_duration
-from rightsizer_launch.running.probe import has_enough
-from rightsizer_launch.running.run_totals import RunTotals
+from rightsizer_launch.running.run_totals import RunTotals, warm_steps
+from rightsizer_launch.worker.progress import Record
+
+_ENOUGH = 1.2
+"""Measure until the noise is at most this multiple of what differs between two equal runs. A choice."""
+_LEAST_STEPS = 10
+ENOUGH_STEPS = 60
+"""Steps after which a probe ends where their scatter is not known. A choice."""
+
+
+def has_enough(steps: Iterable[Record], attempt: int) -> bool:
+    """Whether more steps would hardly tell more: what differs between equal runs outweighs the noise."""
+    times = [record.step_s for record in warm_steps(steps, attempt) if record.step_s > 0]
+    if len(times) < _LEAST_STEPS:
+        return False
+    noise = noise_ln(len(times), float(np.log(times).std(ddof=1)))
+    return noise <= _ENOUGH * load_calibration().step_between_runs
 
 
 @dataclass(slots=True)

@@ -4,7 +4,7 @@ from typing import Any
 
 TOKENS = "rightsizer_train_tokens"
 POSITION = "rightsizer_train_position_tokens"
-TARGET = "rightsizer_train_target_tokens"
+_TARGET = "rightsizer_train_target_tokens"
 STEP = "rightsizer_train_step"
 STEP_SECONDS = "rightsizer_train_step_seconds"
 TOKENS_PER_SECOND = "rightsizer_train_tokens_per_second"
@@ -12,7 +12,7 @@ LOSS = "rightsizer_train_loss"
 WORKERS = "rightsizer_train_workers"
 RESTARTS = "rightsizer_train_restarts"
 CHECKPOINT_TIMESTAMP = "rightsizer_train_checkpoint_timestamp_seconds"
-CHECKPOINT_POSITION = "rightsizer_train_checkpoint_position_tokens"
+_CHECKPOINT_POSITION = "rightsizer_train_checkpoint_position_tokens"
 CHECKPOINT_SECONDS = "rightsizer_train_checkpoint_seconds"
 DATA_WAIT_SECONDS = "rightsizer_train_data_wait_seconds"
 PHASE = "rightsizer_train_phase"
@@ -23,7 +23,7 @@ PHASES = ("startup", "training", "checkpoint", "evaluation", "recovery")
 NAMES = {
     TOKENS + "_total": "Tokens processed by this process, those of steps that are later repeated included",
     POSITION: "Tokens of the training done so far",
-    TARGET: "Tokens of the whole training",
+    _TARGET: "Tokens of the whole training",
     STEP: "Optimizer steps done so far",
     STEP_SECONDS: "Duration of the optimizer steps of this process (sum and count)",
     TOKENS_PER_SECOND: "Tokens per second of the whole job over the last steps",
@@ -31,7 +31,7 @@ NAMES = {
     WORKERS: "Workers in the current world",
     RESTARTS: "Times torchrun restarted the workers within this attempt",
     CHECKPOINT_TIMESTAMP: "Unix time of the last checkpoint",
-    CHECKPOINT_POSITION: "Tokens done at the last checkpoint",
+    _CHECKPOINT_POSITION: "Tokens done at the last checkpoint",
     CHECKPOINT_SECONDS + "_total": "Seconds that this process spent in checkpoints",
     DATA_WAIT_SECONDS + "_total": "Seconds that this process waited for data, as far as the script times it",
     PHASE: "1 for what the training does now, 0 for the other phases",

@@ -109,7 +109,7 @@ class SignedStore(Store):
         return content
 
 
-def read_key(path: Path) -> bytes:
+def _read_key(path: Path) -> bytes:
     """The attempt's key.
 
     Raises:
@@ -127,7 +127,7 @@ def read_key(path: Path) -> bytes:
 def signed(store: Store, environment: Mapping[str, str] = os.environ) -> Store:
     """The store as this attempt's workers use it: signed where the attempt has a key."""
     path = environment.get(ENV_RENDEZVOUS_KEY_FILE)
-    return SignedStore(store, read_key(Path(path))) if path else store
+    return SignedStore(store, _read_key(Path(path))) if path else store
 
 
 def enable(environment: MutableMapping[str, str] = os.environ) -> None:
@@ -138,7 +138,7 @@ def enable(environment: MutableMapping[str, str] = os.environ) -> None:
     """
     path = environment.get(ENV_RENDEZVOUS_KEY_FILE)
     if path:
-        read_key(Path(path))
+        _read_key(Path(path))
         rendezvous_handler_registry.register(BACKEND, _handler)
         environment["PET_RDZV_BACKEND"] = BACKEND
 

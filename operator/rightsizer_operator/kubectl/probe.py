@@ -18,7 +18,8 @@ from rightsizer_engine.search.size import size
 from rightsizer_engine.search.types import NoPlan, Plan, Request
 from rightsizer_engine.values import immutable
 from rightsizer_launch.running import calibration
-from rightsizer_launch.running.probe import ENOUGH_STEPS, Interrupted, Probe, no_steps
+from rightsizer_launch.running.probe import Interrupted, Probe, no_steps
+from rightsizer_launch.running.probe_end import ENOUGH_STEPS
 from rightsizer_operator.kubectl.client import Client
 from rightsizer_operator.kubectl.plans import condition, state_of
 from rightsizer_operator.reconcile.size import cluster_request

@@ -26,7 +26,7 @@ SHARE, GPUS, GPU_HOURS, TOKENS = "percentunit", "suffix: GPUs", "suffix: GPU-h",
 WHO = "{{executor}} {{cluster}} {{namespace}}"
 WORKLOAD = "{{namespace}} {{workload}}"
 PLAN = "{{namespace}} {{plan}}"
-ALERT = "{{alertname}} {{alertstate}}"
+_ALERT = "{{alertname}} {{alertstate}}"
 """Legends. Their labels also say where a series links to."""
 
 
@@ -141,6 +141,6 @@ def firing(*matchers: str) -> Panel:
         "Alerts",
         "Number of series for which each alert fires, or is pending. A click opens the runbook.",
         f"sort_desc(count by (alertname, alertstate) ({alert}))",
-        ALERT,
+        _ALERT,
         limits=BAD,
     )

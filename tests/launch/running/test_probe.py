@@ -10,7 +10,9 @@ from rightsizer_engine.catalog import lookup
 from rightsizer_engine.domain.workload import Recompute
 from rightsizer_engine.errors import InputError
 from rightsizer_engine.search.size import size
-from rightsizer_launch.running.probe import Question, has_enough, interval_ratio, no_steps, probe_of
+from rightsizer_launch.running.probe import interval_ratio, no_steps, probe_of
+from rightsizer_launch.running.probe_end import has_enough
+from rightsizer_launch.running.probe_plan import ProbeRequest
 from rightsizer_launch.worker.progress import Record
 
 H100 = "H100-SXM5-80GB"
@@ -42,8 +44,10 @@ def probed(plan=None, *, room=4096, limit_s=300.0, clusters=None, gpus=None, **o
     request = sizing.resolve(plan).request()
     target = size(request, compared=False).option
     here = clusters or (lookup.cluster(H100, max_gpus=room),)
-    asked = Question(plan=plan, target=target, request=request, clusters=here, limit_s=limit_s, **options)
-    return target, probe_of(asked, gpus=gpus)
+    wanted = ProbeRequest(
+        plan=plan, target=target, request=request, clusters=here, limit_s=limit_s, **options
+    )
+    return target, probe_of(wanted, gpus=gpus)
 
 
 def test_a_large_plan_is_probed_on_two_nodes_with_the_work_of_each_gpu_unchanged():
@@ -115,7 +119,7 @@ def test_a_replica_that_fits_only_recomputed_is_still_probed():
     request = replace(sizing.resolve(plan).request(), deadline_s=60 * 86400.0)
     target = size(request, compared=False).option
     probe = probe_of(
-        Question(plan=plan, target=target, request=request, clusters=request.clusters, limit_s=300.0)
+        ProbeRequest(plan=plan, target=target, request=request, clusters=request.clusters, limit_s=300.0)
     )
     assert probe.option.gpus <= target.gpus // 2
     assert probe.option.layout.recompute in {Recompute.SELECTIVE, Recompute.FULL, target.layout.recompute}

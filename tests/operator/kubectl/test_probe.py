@@ -13,7 +13,8 @@ from tests.operator.kubectl.conftest import Where
 from rightsizer_api import reporting, validate
 from rightsizer_engine.errors import InputError
 from rightsizer_engine.search.size import size
-from rightsizer_launch.running.probe import Interrupted, Question, probe_of
+from rightsizer_launch.running.probe import Interrupted, probe_of
+from rightsizer_launch.running.probe_plan import ProbeRequest
 from rightsizer_operator.kubectl.client import Client
 from rightsizer_operator.kubectl.probe import KubernetesProbe
 from rightsizer_operator.reconcile.size import cluster_request
@@ -115,7 +116,7 @@ def measured(cluster):
     client = Client(where=Where(namespace="nlp"), run=cluster)
     executor = KubernetesProbe(client=client, say=said.append, sleep=sleep, clock=lambda: now_s[0])
     answer = executor.answer(plan)
-    asked = Question(
+    wanted = ProbeRequest(
         plan=plan,
         target=answer.option,
         request=answer.request,
@@ -123,7 +124,7 @@ def measured(cluster):
         limit_s=300.0,
         tag="-x",
     )
-    return executor.measure(probe_of(asked)), said
+    return executor.measure(probe_of(wanted)), said
 
 
 def test_a_probe_is_created_measured_from_its_status_and_deleted():

@@ -6,7 +6,8 @@ import pytest
 
 from rightsizer_api import load
 from rightsizer_engine.errors import InputError
-from rightsizer_launch.running.probe import Interrupted, Question, probe_of
+from rightsizer_launch.running.probe import Interrupted, probe_of
+from rightsizer_launch.running.probe_plan import ProbeRequest
 from rightsizer_launch.worker.progress import PROGRESS, Record, append
 from rightsizer_slurm.sbatch.command import SbatchOptions
 from rightsizer_slurm.sbatch.probe import SlurmProbe
@@ -78,7 +79,7 @@ def measure(tmp_path, fake_slurm):
         )
         answer = executor.answer(plan)
         fake_slurm.prints("squeue", '{"jobs": []}')
-        asked = Question(
+        wanted = ProbeRequest(
             plan=plan,
             target=answer.option,
             request=answer.request,
@@ -86,7 +87,7 @@ def measure(tmp_path, fake_slurm):
             limit_s=60.0,
             home=tmp_path,
         )
-        probe = probe_of(asked)
+        probe = probe_of(wanted)
         job.state("RUNNING")
         return executor.measure(probe)
 
