@@ -16,7 +16,7 @@ def test_the_server_may_ask_for_a_longer_wait(at_least_s, wait_s):
 
 
 @pytest.mark.parametrize(("drawn", "wait_s"), [(0.0, 0.2), (1.0, 0.1)])
-def test_jitter_shortens_a_wait_and_never_what_the_server_asks_for(drawn, wait_s):
+def test_jitter_shortens_a_wait_and_never_the_server_s(drawn, wait_s):
     spread = Backoff(first_s=0.2, longest_s=60.0, jitter=0.5)
     assert spread.wait_s(1, uniform=lambda: drawn) == pytest.approx(wait_s)
     assert spread.wait_s(1, at_least_s=3.0, uniform=lambda: drawn) == 3.0

@@ -28,7 +28,7 @@ class Served:
 
 
 def starts(*answers, namespaces=("team",), ends_itself=False):
-    """How often kopf is started while the API server answers so, and how each run ended."""
+    """The starts of kopf while the API server gives these responses, and the end of each run."""
 
     async def scenario():
         controller, ended = Served(*answers), []
