@@ -65,7 +65,7 @@ def _default(field: dataclasses.Field[Any]) -> Any:
 
 
 def _option(hint: Any) -> Any:
-    """The hint of a flag of a request as typer reads it; an option of the command alone stays as it is."""
+    """The typer hint of a request's flag; an option of the command alone is unchanged."""
     kind, flag = get_args(hint)
     if not isinstance(flag, Flag):
         return hint

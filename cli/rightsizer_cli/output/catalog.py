@@ -97,7 +97,7 @@ def print_nodes(nodes: Sequence[NodeShape], *, as_json: bool) -> None:
 
 @immutable
 class KnownFramework(Framework):
-    """A framework with its other names, what was measured of it, and what can be done with it."""
+    """A framework with its other names, its evidence, and its abilities."""
 
     also_called: tuple[str, ...]
     methods: tuple[str, ...]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def draw_plan(plan: "Plan", path: Path) -> None:
-    """Write the figure as the path's ending says; whole or not at all."""
+    """Write the figure in the format of the path's ending; whole or not at all."""
     save_figure(lambda: plan_figure(plan), path)
 
 

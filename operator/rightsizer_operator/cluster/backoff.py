@@ -23,7 +23,7 @@ class Backoff:
         at_least_s: float | None = None,
         uniform: Callable[[], float] = random.random,
     ) -> float:
-        """Seconds to wait after so many failures in a row; `at_least_s` is what the server asks for."""
+        """Seconds to wait after so many failures in a row; `at_least_s` is the server's request."""
         doublings = min(max(failures, 1) - 1, _MOST_DOUBLINGS)
         wait_s = min(self.longest_s, self.first_s * 2.0**doublings)
         return max(at_least_s or 0.0, wait_s * (1.0 - self.jitter * uniform()))

@@ -80,7 +80,7 @@ class Occupancy:
         self._held.update(gpus)
 
     def forget(self, key: Key) -> Mapping[str, int]:
-        """A plan is expected to take nothing; what it was expected to take."""
+        """Expect a plan to take nothing; the GPUs expected before."""
         expected: Mapping[str, int] = self._expected.pop(key, {})
         self._held.subtract(expected)
         return expected

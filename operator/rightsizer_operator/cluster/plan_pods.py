@@ -59,7 +59,7 @@ class PlanPods:
         return tuple(warning for warning in found if warning is not None)
 
     def _needs_pods(self, job: AttemptJob, status: Mapping[str, Any], *, queued: bool) -> bool:
-        """Whether the pods tell more about this Job than it says itself."""
+        """Whether the pods add to this Job's own status."""
         if job.finished:
             return state_of(status) != job.finished
         gated = queued and job.is_active and job.ready < job.parallelism

@@ -235,7 +235,7 @@ def user_spec(launch: AttemptLaunch) -> Mapping[str, Any]:
 
 
 def tolerations(launch: AttemptLaunch) -> list[Object]:
-    """Tolerations of GPU nodes, and how long a pod stays on a node that does not answer; the user's win."""
+    """Tolerations of GPU nodes, and of an unresponsive node for a time; the user's win."""
     stated = user_spec(launch).get("tolerations", ())
     users = [toleration for toleration in stated if toleration.get("key") in _UNREACHABLE_TAINTS]
     taken = {toleration["key"] for toleration in users}

@@ -16,7 +16,7 @@ _ROUND_S = 30.0
 
 @immutable
 class Counters:
-    """The newest answer. Not `awaited`: there is no Prometheus; only workers are read.
+    """The newest response. Not `awaited`: there is no Prometheus; only workers are read.
 
     `at_s` is the time of the queries, on a monotonic clock.
     """

@@ -147,7 +147,7 @@ class Advisor:
         return memory.progress if memory else None
 
     def scrape_refusal(self, plan: Mapping[str, Any]) -> str:
-        """Why the workers' answer to the newest scrape was not read; empty if it was, or there was none."""
+        """The reason why the newest scrape was not read; empty if it was, or there was none."""
         memory = self._known(plan)
         return memory.refusal if memory else ""
 

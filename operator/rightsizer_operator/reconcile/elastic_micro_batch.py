@@ -16,7 +16,7 @@ A micro-batch that does not divide at a later size costs a new start.
 def with_divisible_micro_batch(
     request: Request, answer: Plan, sizes: range, size: Callable[[Request], Plan | NoPlan]
 ) -> Plan | NoPlan:
-    """The answer, or the same number of GPUs with a smaller micro-batch that divides at more of `sizes`.
+    """The size, or the same number of GPUs with a smaller micro-batch that divides at more of `sizes`.
 
     Workers read their micro-batch once. The smallest useful divisor of the present one divides the batch at
     every size that the batch divides at; it is tried first, then the next larger. Plans that are not data

@@ -28,7 +28,7 @@ _MOST_CHARACTERS = 1024
 
 
 def recorded(state: ReconcileState) -> ReconcileState:
-    """With the attempt's first training step and the pods that failed since the last reconcile recorded."""
+    """The state with the attempt's first training step and the newly failed pods recorded."""
     attempt, progress, now = state.persisted.attempt, state.snapshot.progress, state.snapshot.now
     if attempt is not None and attempt.trained_at is None and progress and progress.tokens_per_s:
         attempt = replace(attempt, trained_at=now)
@@ -41,7 +41,7 @@ def recorded(state: ReconcileState) -> ReconcileState:
 
 
 def ended(state: ReconcileState, job: AttemptJob) -> ReconcileState | None:
-    """With the plan failed and its Job told to end; None: it may go on."""
+    """The state with the plan failed and its Job ending; None: it may go on."""
     verdict = _spent(state) or _never_trained(state, job)
     if verdict is None:
         return None
@@ -53,7 +53,7 @@ def ended(state: ReconcileState, job: AttemptJob) -> ReconcileState | None:
 
 
 def start_check(state: ReconcileState, job: AttemptJob) -> ReconcileState:
-    """With a reconcile due when the start-up limit passes."""
+    """The state with a reconcile due when the start-up limit passes."""
     left_s = _start_left_s(state, job)
     return state.then(Requeue(after_s=left_s)) if left_s is not None and left_s > 0 else state
 

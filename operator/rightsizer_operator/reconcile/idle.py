@@ -20,7 +20,7 @@ _MISSED = 3  # writes of the measured progress that may be missing
 
 
 def idle_checked(state: ReconcileState) -> ReconcileState:
-    """The state with the condition Idle; suspended if the plan asks for it and its grace time is over."""
+    """The state with the condition Idle; suspended if the plan requests it and its grace time is over."""
     known, decision = state.persisted.condition(ConditionType.IDLE), state.snapshot.decision
     interrupted = _interruption(state)
     if interrupted is not None:

@@ -56,6 +56,6 @@ def expired(state: ReconcileState) -> ReconcileState:
 
 
 def _finished_at(state: ReconcileState) -> dt.datetime | None:
-    """When the status says that the plan ended."""
+    """The plan's end, by its status."""
     ended = map(state.persisted.condition, (ConditionType.COMPLETE, ConditionType.FAILED))
     return next((condition.since for condition in ended if condition.holds), None)

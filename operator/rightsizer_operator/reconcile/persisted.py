@@ -60,7 +60,7 @@ class PersistedStatus:
         )
 
     def with_jobs(self, jobs: tuple[AttemptJob, ...]) -> "PersistedStatus":
-        """With the newest Job's attempt if the status does not know it: the status was wiped."""
+        """The state with the newest Job's attempt if the status does not know it: the status was wiped."""
         newest, attempt = max(jobs, key=lambda job: job.attempt, default=None), self.attempt
         if newest is None:
             return self
@@ -89,7 +89,7 @@ class PersistedStatus:
     def resized(
         self, to: SizedPlan, *, reason: str, cause: ResizeCause, now: dt.datetime
     ) -> "PersistedStatus":
-        """With a change of size or layout recorded."""
+        """The state with a change of size or layout recorded."""
         record = ResizeRecord(
             at=now,
             from_gpus=self.attempt.gpus if self.attempt else 0,
@@ -102,7 +102,7 @@ class PersistedStatus:
         return replace(self, resizes=(*self.resizes, record)[-_MOST_RESIZES:])
 
     def document(self) -> dict[str, Any]:
-        """As the status, without its conditions, samples and selector."""
+        """The status, without its conditions, samples and selector."""
         times = {"startedAt": self.started, "deadline": self.deadline, "eta": self.eta}
         found = {
             "sizing": self.sized and dict(self.sized.document),

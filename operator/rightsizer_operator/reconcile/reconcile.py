@@ -76,7 +76,7 @@ def _decided(state: ReconcileState) -> ReconcileState:
 
 
 def _while_sizing(state: ReconcileState, missing: NotSizedYetError) -> tuple[Action, ...]:
-    """Ask for the answer. A plan that runs goes on at its present size; one that waits for long says so."""
+    """Request the size. A plan that runs goes on at its present size; one that waits for long says so."""
     state = state.then(SearchSize(question=missing.question))
     if state.job is not None:
         return _finish(run(clocked(state)))

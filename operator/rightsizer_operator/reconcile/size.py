@@ -62,7 +62,7 @@ def decide(
     inter_gbps: float | None = None,
     size: Size = answered,
 ) -> SizingResult:
-    """Size a plan on the GPUs where its pods can be placed now, else on all GPUs; else say what is missing.
+    """Size a plan on the GPUs where its pods can be placed now, else on all GPUs; else name the lack.
 
     InputError and UnsupportedError say what is wrong with the plan itself.
     """
@@ -152,7 +152,7 @@ def _none_usable(requirements: NodeRequirements, inventory: Inventory) -> str:
 def _within(
     size: Size, question: SizingQuestion, most: Mapping[str, int], quota_gpus: int | None
 ) -> SizingAnswer | None:
-    """The answer on at most `most` GPUs of each type; None if there is none of any."""
+    """The size on at most `most` GPUs of each type; None if there is none of any."""
     limits = [limit for limit in (quota_gpus, question.request.max_gpus) if limit is not None]
     most = {kind: min(gpus, *limits) for kind, gpus in most.items()} if limits else most
     if not any(most.values()):
@@ -245,7 +245,7 @@ def _running_request(
 
 
 def node_requirements(plan: TrainingPlan) -> NodeRequirements:
-    """The nodes and GPUs that a plan asks for."""
+    """The plan's requirements of nodes and GPUs."""
     template = plan.spec.launch.pod_template
     asked = NodeRequirements.of((template.spec if template else None) or {})
     return replace(
@@ -282,7 +282,7 @@ def _continued(request: Request, running: RunningAttempt | None) -> Request:
 
 
 def _floor(seconds: float) -> float:
-    """Rounded down by less than 0.4 %, so that plans submitted together share a cached answer."""
+    """Rounded down by less than 0.4 %, so that plans submitted together share a cached result."""
     step = 2.0 ** (math.floor(math.log2(seconds)) - 8)
     return math.floor(seconds / step) * step
 

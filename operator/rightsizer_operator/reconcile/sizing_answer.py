@@ -70,7 +70,7 @@ class SizingQuestion:
         return self._key, None if self.most is None else tuple(sorted(self.most.items()))
 
     def is_answered_by(self, found: "SizingAnswer", of: "SizingQuestion") -> bool:
-        """Whether the answer `of` the same request on as many GPUs or more holds here too.
+        """Whether the size `of` the same request on as many GPUs or more holds here too.
 
         The best size on more GPUs is the best one here if it fits. What more GPUs cannot meet, these cannot.
         """
@@ -95,7 +95,7 @@ class SizingAnswer:
 
 
 class NotSizedYetError(Exception):
-    """The answer is not known yet. `long`: a first, short search did not find it."""
+    """The size is not known yet. `long`: a first, short search did not find it."""
 
     def __init__(self, question: SizingQuestion, *, long: bool = False) -> None:
         super().__init__("not sized yet")
@@ -110,7 +110,7 @@ Size = Callable[[SizingQuestion], SizingAnswer]
 
 
 def report_of(size: Size, question: SizingQuestion) -> SizingAnswer:
-    """The answer; UnsupportedError or SizingRefusedError if it is a refusal."""
+    """The report; UnsupportedError or SizingRefusedError if it is a refusal."""
     found = size(question)
     if found.refusal == State.FAULT:
         raise RuntimeError(found.message)
@@ -138,7 +138,7 @@ answered = functools.lru_cache(maxsize=256)(answer)
 
 
 def _searched(question: SizingQuestion) -> Plan | NoPlan:
-    """The answer; for an elastic run, its own layout on more or fewer GPUs if that is as good."""
+    """The size; for an elastic run, its own layout on more or fewer GPUs if that is as good."""
     request, running, most = question.request, question.running, question.most
     if most is not None:
         offered = tuple(

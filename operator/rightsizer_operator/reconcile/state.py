@@ -52,7 +52,7 @@ class ReconcileState:
         return tuple(job for job in self.snapshot.jobs if job.attempt < number and not job.finished)
 
     def then(self, *actions: Action, **conditions: PlanCondition) -> "ReconcileState":
-        """With these actions and conditions added; a condition's name is its type."""
+        """The state with these actions and conditions added; a condition's name is its type."""
         added = {ConditionType(kind): condition for kind, condition in conditions.items()}
         return replace(self, actions=(*self.actions, *actions), conditions={**self.conditions, **added})
 

@@ -67,7 +67,7 @@ def status_document(state: ReconcileState) -> dict[str, Any]:
 
 
 def _with_progress(state: ReconcileState) -> ReconcileState:
-    """With the measured progress, the deadline and the expected end."""
+    """The status with the measured progress, the deadline and the expected end."""
     state = replace(state, persisted=replace(state.persisted, observed=_observed(state)))
     due = deadline.due_at(state)
     eta = deadline.expected_end(state, due)

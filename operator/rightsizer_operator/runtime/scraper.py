@@ -40,7 +40,7 @@ async def scrape(controller: Controller, *, parse: Parse = progress_of) -> None:
 
 
 def _session() -> aiohttp.ClientSession:
-    """Without compression: few bytes could become many."""
+    """A session without compression: few bytes could become many."""
     timeout, plain = aiohttp.ClientTimeout(total=_TIMEOUT_S), {"Accept-Encoding": "identity"}
     return aiohttp.ClientSession(timeout=timeout, headers=plain, auto_decompress=False)
 
@@ -60,7 +60,7 @@ async def _sweep_periodically(
 
 
 class ScrapeSchedule:
-    """The address at which each plan answers, and an exponential back-off for plans that do not answer."""
+    """The address at which each plan responds, and an exponential back-off for unresponsive plans."""
 
     def __init__(self, every_s: float) -> None:
         self.addresses: dict[Key, str] = {}
@@ -186,7 +186,7 @@ class _Sweep:
 
 
 class _Client:
-    """Asks pods for their metrics; what they answer is parsed in the thread."""
+    """Requests pods' metrics; responses are parsed in the thread."""
 
     def __init__(self, session: aiohttp.ClientSession, thread: ThreadPoolExecutor, parse: Parse) -> None:
         self._session, self._thread, self._parse = session, thread, parse

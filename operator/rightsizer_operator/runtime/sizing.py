@@ -121,7 +121,7 @@ class Sizing:
         return search.since if search is not None and search.generation == generation else None
 
     def ask(self, key: Key, generation: int, question: SizingQuestion) -> None:
-        """Search for an answer, unless a search of this plan goes on: its end brings the plan back."""
+        """Search for a size, unless a search of this plan runs: its end brings the plan back."""
         before = self._searches.get(key)
         if before is not None and before.task is not None and not before.task.done():
             return

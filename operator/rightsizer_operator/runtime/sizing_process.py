@@ -14,7 +14,7 @@ class _OverBudgetError(BaseException):
 
 
 def answer_within(asked: tuple[SizingQuestion, float]) -> SizingAnswer | None:
-    """The answer, or None if it takes more seconds of processor time than this."""
+    """The result, or None if it takes more seconds of processor time than this."""
     question, budget_s = asked
     signal.signal(signal.SIGPROF, _stop)
     try:

@@ -111,7 +111,7 @@ class KopfWatch:
         )
 
     async def _serves_plans_unlike(self, before: bool | None) -> bool:
-        """Wait until the API server says of plans what it did not say before: whether it serves them."""
+        """Wait until the API server changes its report on plans: whether it serves them."""
         while True:
             with contextlib.suppress(ApiError):
                 served = await self._controller.serves_plans()

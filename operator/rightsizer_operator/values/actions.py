@@ -87,7 +87,7 @@ class Requeue:
 
 @immutable
 class SearchSize:
-    """Search for the answer to a sizing question outside the event loop, then reconcile again."""
+    """Search for a size outside the event loop, then reconcile again."""
 
     question: Any
 

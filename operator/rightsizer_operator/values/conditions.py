@@ -39,7 +39,7 @@ class PlanCondition:
         )
 
     def document(self, kind: ConditionType) -> dict[str, Any]:
-        """As one of status.conditions."""
+        """One of status.conditions."""
         since = {"lastTransitionTime": format_time(self.since)} if self.since else {}
         return {
             "type": str(kind),

@@ -42,7 +42,7 @@ class LeaseSpec:
         )
 
     def document(self) -> dict[str, Any]:
-        """As a Lease's spec."""
+        """The Lease's spec."""
         return {
             "holderIdentity": self.holder,
             "leaseDurationSeconds": self.duration_s,

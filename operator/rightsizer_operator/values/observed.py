@@ -39,7 +39,7 @@ class ObservedProgress:
         )
 
     def document(self) -> dict[str, Any]:
-        """As status.observed; empty if nothing is known."""
+        """The value of status.observed; empty if nothing is known."""
         found = {
             "step": self.step,
             "tokens": self.tokens,

@@ -48,7 +48,7 @@ class ResizeRecord:
         )
 
     def document(self) -> dict[str, Any]:
-        """As one of status.resizes."""
+        """One of status.resizes."""
         times = {"at": self.at, "trainedAt": self.trained_at}
         words = {"fromLayout": self.from_layout, "toLayout": self.to_layout, "cause": self.cause}
         return {

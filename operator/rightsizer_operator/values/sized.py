@@ -81,7 +81,7 @@ class SizedPlan:
         return bool(self.document.get("opening"))
 
     def opened_as(self, before: "SizedPlan | None") -> "SizedPlan":
-        """With the opening of the size before, whose reserve limits later growth too."""
+        """The size with the opening of the size before, whose reserve limits later growth too."""
         if before is None or not before.is_staged:
             return self
         found = SizedPlan.of({**self.document, "opening": before.document["opening"]})
