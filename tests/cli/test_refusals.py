@@ -124,7 +124,14 @@ def test_every_command_is_listed_here():
     assert set(COMMANDS) == set(PRINTING) | set(ELSEWHERE)
 
 
-@pytest.mark.parametrize(("line", "given"), (PRINTING | ELSEWHERE).items(), ids=PRINTING | ELSEWHERE)
+IMPORTS_TORCH = {"doctor"}
+ANSWERS = [
+    pytest.param(line, given, id=line, marks=[pytest.mark.slow] if line in IMPORTS_TORCH else [])
+    for line, given in (PRINTING | ELSEWHERE).items()
+]
+
+
+@pytest.mark.parametrize(("line", "given"), ANSWERS)
 def test_an_output_on_a_full_disk_is_one_line(line, given, place, capsys):
     with open("/dev/full", "w") as full, contextlib.redirect_stdout(full):
         code = run(line, *given)

@@ -150,6 +150,12 @@ def test_files_and_tests_that_the_suites_name_exist():
     assert not [test for file, test in named if test and f"def {test}(" not in (ROOT / file).read_text()]
 
 
+def test_the_commands_of_every_suite_are_bash():
+    scripts = "\n".join("\n".join(one.commands) for one in table.SUITES)
+    checked = subprocess.run(["bash", "-n"], input=scripts, text=True, capture_output=True, check=False)
+    assert (checked.returncode, checked.stderr) == (0, "")
+
+
 def test_the_list_has_a_line_for_each_suite(capfd):
     assert ci.main(["list"]) == 0
     lines = capfd.readouterr().out.splitlines()[1:]

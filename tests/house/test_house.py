@@ -173,6 +173,7 @@ def test_every_markdown_link_leads_somewhere():
     assert not dead
 
 
+@pytest.mark.slow
 def test_every_bench_imports():
     """No type check reads them: a name that is gone shows when somebody measures."""
     modules = [

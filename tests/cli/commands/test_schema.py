@@ -131,7 +131,14 @@ def test_every_command_with_json_has_a_schema_and_is_run_here():
     assert commands == set(DOCUMENTS) == set(SCHEMAS) == set(ARGUMENTS)
 
 
-@pytest.mark.parametrize(("name", "given"), CASES.values(), ids=CASES)
+IMPORTS_TORCH = {"doctor: this machine"}
+OUTPUTS = [
+    pytest.param(*each, id=case, marks=[pytest.mark.slow] if case in IMPORTS_TORCH else [])
+    for case, each in CASES.items()
+]
+
+
+@pytest.mark.parametrize(("name", "given"), OUTPUTS)
 def test_the_output_matches_the_schema(name, given, place, capsys):
     found = printed(name, [word.format(**place) for word in given], capsys)
     assert found
