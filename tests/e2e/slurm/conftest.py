@@ -186,7 +186,13 @@ class Site:
         path = self.conf.parent.parent / "run" / "rightsizer" / "plan.sock"
         path.unlink(missing_ok=True)
         self.slurm.control("start", "rightsizer")
-        self.slurm.wait("the daemon listens", path.exists, within_s=240)
+        self.slurm.wait("the daemon listens", lambda: _listens(path), within_s=240)
+
+
+def _listens(path: Path) -> bool:
+    """Whether a daemon accepts connections: its socket is there a moment earlier."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        return probe.connect_ex(str(path)) == 0
 
 
 @pytest.fixture(scope="session")

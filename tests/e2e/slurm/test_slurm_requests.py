@@ -26,7 +26,9 @@ def ran(site: Any, comment: str, *options: str, script: str = SCRIPT) -> tuple[l
     path, output = site.folder / "job.sh", site.folder / "output"
     path.write_text(script)
     argv = ("sbatch", "--parsable", f"--output={output}", *options, f"--comment={comment}", path)
-    job = site.answered(*argv).stdout.strip()
+    submitted = site.answered(*argv)
+    assert "submitted unchanged" not in submitted.stderr, submitted.stderr
+    job = submitted.stdout.strip()
     ended = {"COMPLETED", "FAILED"}
     site.slurm.wait("the job ends", lambda: site.slurm.job(job)["JobState"] in ended)
     lines = output.read_text().splitlines()
