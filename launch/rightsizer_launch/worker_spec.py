@@ -114,13 +114,14 @@ def worker_spec(
     room_gpus: int | None = None,
     movable: bool = True,
     supervised: bool = False,
+    resolved: sizing.ResolvedPlan | None = None,
 ) -> WorkerSpec:
-    """The program of a plan's workers at one size.
+    """The program of a plan's workers at one size. `resolved` is the plan, if it is resolved already.
 
     `room_gpus` and `movable` are `elastic_range`'s. `supervised` means that a supervisor counts failures, so
     the workers do not.
     """
-    launch, resolved = plan.spec.launch, sizing.resolve(plan)
+    launch, resolved = plan.spec.launch, resolved or sizing.resolve(plan)
     workload = replace(resolved.workload, global_batch_sequences=size.batch_sequences)
     flags = frameworks.flags(
         "custom" if _is_sized_only(plan) else launch.framework,

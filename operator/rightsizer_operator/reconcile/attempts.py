@@ -26,7 +26,7 @@ def attempted(
     """The state with this size, and a new attempt unless the running one can take it in place."""
     before, job, now = state.persisted, state.job, state.snapshot.now
     old = before.attempt or _attempt(state, sized, 1)
-    state = with_launch(replace(state, persisted=replace(before, sized=sized, attempt=old), launch=None))
+    state = with_digest(replace(state, persisted=replace(before, sized=sized, attempt=old), launch=None))
     launch = state.launch
     assert launch is not None, "a sized plan has a launch"
     if before.attempt is None:
@@ -68,7 +68,7 @@ def adopted(state: ReconcileState) -> ReconcileState:
     )
     kept = replace(state, persisted=replace(state.persisted, attempt=earlier))
     if attempt.number == job.attempt + 1 and kept.persisted.sized is not None:
-        kept = with_launch(kept)
+        kept = with_digest(kept)
         if kept.launch is None or job.digest != kept.launch.digest or not _fits(job, kept.launch):
             return state
     return kept
@@ -98,6 +98,14 @@ def with_launch(state: ReconcileState) -> ReconcileState:
     return replace(state, launch=_launch(state, persisted.sized, persisted.attempt.number))
 
 
+def with_digest(state: ReconcileState) -> ReconcileState:
+    """With the launch and its digest, which only a comparison with a Job and a new Job need."""
+    launch = with_launch(state).launch
+    if launch is None or launch.digest:
+        return replace(state, launch=launch)
+    return replace(state, launch=replace(launch, digest=digest(launch)))
+
+
 def _launch(state: ReconcileState, sized: SizedPlan, attempt: int) -> AttemptLaunch:
     job, inventory, layout = state.job, state.snapshot.inventory, sized.layout
     pod_gpus = job.gpus_per_pod if job is not None and job.elastic and _elastic(state, sized).in_place else 0
@@ -108,14 +116,14 @@ def _launch(state: ReconcileState, sized: SizedPlan, attempt: int) -> AttemptLau
         checkpoint_interval_s=sized.checkpoint_interval_s,
         rocm=vendor_of(sized.gpu_type) is AMD,
     )
-    launch = AttemptLaunch(
+    return AttemptLaunch(
         plan=state.plan,
         owner_uid=state.snapshot.plan["metadata"]["uid"],
         attempt=attempt,
         layout=layout,
         gpus_per_pod=sized.pod_gpus if not pod_gpus or layout.gpus % pod_gpus else pod_gpus,
         gpu_type=sized.gpu_type,
-        worker=worker_spec(state.plan, size, DIRECTORIES, movable=_movable(state)),
+        worker=worker_spec(state.plan, size, DIRECTORIES, movable=_movable(state), resolved=state.resolved),
         reserve_gpus=sized.reserve_gpus,
         products=inventory.products(sized.gpu_type),
         queue=state.snapshot.queue,
@@ -123,7 +131,6 @@ def _launch(state: ReconcileState, sized: SizedPlan, attempt: int) -> AttemptLau
         resource=inventory.resource(sized.gpu_type),
         settings=state.snapshot.settings,
     )
-    return replace(launch, digest=digest(launch))
 
 
 def running_of(state: ReconcileState) -> RunningAttempt | None:

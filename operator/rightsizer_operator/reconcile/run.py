@@ -7,7 +7,7 @@ from typing import Any
 from rightsizer_api.state import ConditionType, RunningReason, State
 from rightsizer_operator.manifests import carriers, claims, isolation, objects
 from rightsizer_operator.manifests.pod_spec import AttemptLaunch
-from rightsizer_operator.reconcile.attempts import with_launch
+from rightsizer_operator.reconcile.attempts import with_digest, with_launch
 from rightsizer_operator.reconcile.failures import ended, start_check
 from rightsizer_operator.reconcile.lifetime import active_deadline_s
 from rightsizer_operator.reconcile.queueing import poll_s, reconcile_workloads
@@ -66,7 +66,7 @@ def _launch(state: ReconcileState) -> ReconcileState:
         return state
     if state.plan.spec.suspend:
         return state.then(Admitted=no(State.SUSPENDED), Running=no(State.SUSPENDED))
-    state = with_launch(state)
+    state = with_digest(state)
     launch = state.launch
     assert launch is not None, "an attempt has a size"
     if attempt.started is None and not queued:
