@@ -23,7 +23,7 @@ from rightsizer_engine.domain.workload import Precision, Workload
 from rightsizer_engine.estimate.uncertainty import WIDE, quantile, z_quantile
 from rightsizer_engine.search.cluster_search import ClusterResult, search_cluster
 from rightsizer_engine.search.opening import MEASURED_LN, OpeningProblem, choose_opening
-from rightsizer_engine.search.staged import opening_case
+from rightsizer_engine.search.staged import opening_problem
 from rightsizer_engine.search.types import Request, Staging
 
 DAY_S = 86400.0
@@ -74,7 +74,7 @@ def judge(name: str, request: Request, draws: int) -> list[Row]:
         print(f"{name}: {result.binding}")
         return []
     fixed = search_cluster(replace(request, elastic=False), request.clusters[0])
-    case = opening_case(result, fixed if isinstance(fixed, ClusterResult) else None)
+    case = opening_problem(result, fixed if isinstance(fixed, ClusterResult) else None)
     found = choose_opening(case, first=int(np.searchsorted(case.sizes.gpus, result.best.row.gpus[0])))
     if found is None:
         print(f"{name}: no opening holds the deadline")
@@ -83,7 +83,7 @@ def judge(name: str, request: Request, draws: int) -> list[Row]:
 
 
 def _row(name: str, case: OpeningProblem, opening: int, staging: Staging, scale: float, draws: int) -> Row:  # noqa: PLR0917
-    sizes, course, belief = case.sizes, case.course, case.belief
+    sizes, constraints, errors = case.sizes, case.constraints, case.errors
     reserve = int(np.searchsorted(sizes.gpus, staging.reserve_gpus))
     normal = np.random.default_rng(17).standard_normal
     ends, gpu_s = np.asarray(
@@ -92,18 +92,18 @@ def _row(name: str, case: OpeningProblem, opening: int, staging: Staging, scale:
             for _ in range(draws)
         ]
     ).T
-    total = math.hypot(belief.removed, belief.stays)
+    total = math.hypot(errors.measurable, errors.unmeasurable)
     enough = np.flatnonzero(
-        sizes.finish_s * math.exp(quantile(course.confidence) * total) <= course.deadline_s
+        sizes.finish_s * math.exp(quantile(constraints.confidence) * total) <= constraints.deadline_s
     )
     fixed = int(enough[0]) if enough.size else sizes.gpus.size - 1
     alone_s = sizes.finish_s[fixed] * np.exp(scale * total * normal(draws))
-    probability = float(np.mean(ends <= course.deadline_s))
+    probability = float(np.mean(ends <= constraints.deadline_s))
     return Row(
         case=name,
         scale=scale,
         static_gpus=int(sizes.gpus[fixed]) if enough.size else None,
-        static_probability=round(float(np.mean(alone_s <= course.deadline_s)), 4),
+        static_probability=round(float(np.mean(alone_s <= constraints.deadline_s)), 4),
         static_gpu_h=round(float(sizes.gpus[fixed] * alone_s.mean() / 3600)),
         opening_gpus=int(sizes.gpus[opening]),
         likely_gpus=staging.likely_gpus,
@@ -119,16 +119,16 @@ def simulate(
     case: OpeningProblem, opening: int, reserve: int, draw: Callable[[float], float]
 ) -> tuple[float, float]:
     """The end of one job and its GPU-seconds. `draw(sigma)` is a normal deviate."""
-    gpus, course, belief = case.sizes.gpus, case.course, case.belief
-    removed, stays = draw(belief.removed), draw(belief.stays)
-    errors = [0.0 if i == opening else draw(belief.scaling) for i in range(reserve + 1)]
+    gpus, constraints, errors = case.sizes.gpus, case.constraints, case.errors
+    measurable, unmeasurable = draw(errors.measurable), draw(errors.unmeasurable)
+    size_errors = [0.0 if i == opening else draw(errors.between_sizes) for i in range(reserve + 1)]
     takes_s = [
-        float(finish_s) * math.exp(removed + error)
-        for finish_s, error in zip(case.sizes.finish_s, errors, strict=False)
+        float(finish_s) * math.exp(measurable + error)
+        for finish_s, error in zip(case.sizes.finish_s, size_errors, strict=False)
     ]
-    at, left, now_s, gpu_s = opening, 1.0, course.start_s, float(gpus[opening]) * course.start_s
-    for look, look_s in enumerate(course.looks_s):
-        rate = math.exp(-stays) / takes_s[at]
+    at, left, now_s, gpu_s = opening, 1.0, constraints.start_s, float(gpus[opening]) * constraints.start_s
+    for look, look_s in enumerate(constraints.looks_s):
+        rate = math.exp(-unmeasurable) / takes_s[at]
         if now_s + left / rate <= look_s:
             break
         trained_s = max(0.0, look_s - now_s)
@@ -137,11 +137,11 @@ def simulate(
         chosen = _choose(case, at, reserve, left, now_s, measured_s, first=look == 0)
         if chosen == at:
             continue
-        lead_s = min(course.lead_s, left / rate) if chosen > at else 0.0
-        left, now_s = left - lead_s * rate, now_s + lead_s + course.restart_s
-        gpu_s += float(gpus[at]) * lead_s + float(gpus[chosen]) * course.restart_s
+        lead_s = min(constraints.lead_s, left / rate) if chosen > at else 0.0
+        left, now_s = left - lead_s * rate, now_s + lead_s + constraints.restart_s
+        gpu_s += float(gpus[at]) * lead_s + float(gpus[chosen]) * constraints.restart_s
         at = chosen
-    rest_s = left * takes_s[at] * math.exp(stays)
+    rest_s = left * takes_s[at] * math.exp(unmeasurable)
     return now_s + rest_s, gpu_s + float(gpus[at]) * rest_s
 
 
@@ -149,17 +149,17 @@ def _choose(  # noqa: PLR0917
     case: OpeningProblem, at: int, reserve: int, left: float, now_s: float, measured_s: float, *, first: bool
 ) -> int:
     """The fewest GPUs in time at the confidence, else at even odds, else the present number."""
-    course, finish_s = case.course, case.sizes.finish_s
-    for z in (z_quantile(course.confidence), 0.0):
+    constraints, finish_s = case.constraints, case.sizes.finish_s
+    for z in (z_quantile(constraints.confidence), 0.0):
         for size in range(reserve + 1):
             if size < at and not (first and z):
                 continue
-            lead_s = course.lead_s if size > at else 0.0
-            pause_s = 0.0 if size == at else course.restart_s
-            sigma = math.hypot(MEASURED_LN, 0.0 if size == at else case.belief.scaling)
+            lead_s = constraints.lead_s if size > at else 0.0
+            pause_s = 0.0 if size == at else constraints.restart_s
+            sigma = math.hypot(MEASURED_LN, 0.0 if size == at else case.errors.between_sizes)
             full_s = measured_s * float(finish_s[size] / finish_s[at])
             need_s = max(0.0, left - lead_s / measured_s) * full_s * math.exp(z * sigma)
-            spare_s = course.deadline_s - now_s - lead_s - pause_s
+            spare_s = constraints.deadline_s - now_s - lead_s - pause_s
             if need_s <= spare_s * (1.0 - SHRINK_MARGIN if size < at else 1.0):
                 return size
     return at

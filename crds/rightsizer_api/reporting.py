@@ -24,20 +24,20 @@ _GIB = 2.0**30
 _MOST_REASONS, _MOST_RUNNERS, _LONGEST_SENTENCE = 32, 16, 1024  # what the status schema holds
 
 
-def report(answer: Plan | NoPlan) -> PlanReport:
-    """The answer as a document."""
-    if isinstance(answer, NoPlan):
+def report(decision: Plan | NoPlan) -> PlanReport:
+    """A decision as a document."""
+    if isinstance(decision, NoPlan):
         return PlanReport(
             feasible=False,
-            verdict=_sentence(verdict(answer)),
-            binding=answer.binding,
-            confidence=answer.request.confidence,
-            deadline_seconds=_rounded(answer.request.deadline_s),
-            needs_gpus=answer.needs_gpus,
-            reasons=(_sentence(answer.reason),),
-            runners_up=_runners(answer.nearest),
+            verdict=_sentence(verdict(decision)),
+            binding=decision.binding,
+            confidence=decision.request.confidence,
+            deadline_seconds=_rounded(decision.request.deadline_s),
+            needs_gpus=decision.needs_gpus,
+            reasons=(_sentence(decision.reason),),
+            runners_up=_runners(decision.nearest),
         )
-    return _plan_report(answer)
+    return _plan_report(decision)
 
 
 def layout_report(option: Option) -> LayoutReport:
@@ -47,7 +47,7 @@ def layout_report(option: Option) -> LayoutReport:
 
 
 def _plan_report(plan: Plan) -> PlanReport:
-    option, asked = plan.option, plan.request
+    option, request = plan.option, plan.request
     return PlanReport(
         feasible=True,
         verdict=_sentence(verdict(plan)),
@@ -63,9 +63,9 @@ def _plan_report(plan: Plan) -> PlanReport:
         interval=Interval80(
             low_seconds=_number(option.finish_lo_s), high_seconds=_number(option.finish_hi_s)
         ),
-        confidence=asked.confidence,
+        confidence=request.confidence,
         finish_at_confidence_seconds=_rounded(option.finish_at_confidence_s),
-        deadline_seconds=_rounded(asked.deadline_s),
+        deadline_seconds=_rounded(request.deadline_s),
         cost_usd=_rounded(option.cost_usd),
         energy_kwh=_rounded(option.energy_kwh),
         memory_gib=_rounded(option.device_bytes / _GIB),
@@ -75,14 +75,14 @@ def _plan_report(plan: Plan) -> PlanReport:
         step_seconds=_rounded(option.step_s),
         step_by_cause_seconds=_causes(option.step_by_cause_s),
         steps=math.ceil(
-            asked.workload.tokens / (option.global_batch_sequences * asked.workload.sequence_tokens)
+            request.workload.tokens / (option.global_batch_sequences * request.workload.sequence_tokens)
         ),
         global_batch_sequences=option.global_batch_sequences,
         tokens_per_second=_rounded(option.tokens_per_s),
         mfu=_rounded(option.mfu),
         goodput=Loss(goodput=_number(option.goodput), lost_by_cause=_causes(option.lost_by_cause)),
         checkpoint_interval_seconds=_rounded(option.checkpoint_interval_s),
-        familiarity=_familiarity(asked, option),
+        familiarity=_familiarity(request, option),
         reasons=tuple(_sentence(reason) for reason in plan.reasons[:_MOST_REASONS]),
         runners_up=_runners(plan.runners_up),
     )

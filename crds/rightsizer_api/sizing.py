@@ -93,11 +93,11 @@ def _can_resize(plan: TrainingPlan) -> bool:
 def resolve(plan: TrainingPlan) -> ResolvedPlan:
     """The plan in the engine's types. InputError and UnknownNameError name the wrong field."""
     architecture = _architecture(plan)
-    stacks, asked = _stacks(plan, architecture), plan.spec.workload
+    stacks, stated_workload = _stacks(plan, architecture), plan.spec.workload
     framework = stacks[0] if stacks else _framework(plan)
     own = _recipe(plan, architecture)
     gpus = [lookup.gpu(name) for name in gpu_types(plan)]
-    workload = workload_of(asked, architecture, framework, recipe=own, gpus=gpus)
+    workload = workload_of(stated_workload, architecture, framework, recipe=own, gpus=gpus)
     return ResolvedPlan(
         plan=plan,
         architecture=architecture,
@@ -106,7 +106,7 @@ def resolve(plan: TrainingPlan) -> ResolvedPlan:
         stacks=stacks,
         notes=(
             *filter(None, [architecture.doubt]),
-            *recipe_notes(asked, workload, own, gpus),
+            *recipe_notes(stated_workload, workload, own, gpus),
             *filter(None, [plan.spec.launch.never_resized]),
         ),
     )

@@ -3,7 +3,7 @@
 A replica is g GPUs that share every layer (tensor parallelism). Its memory holds the weights and the caches
 of B sequences. A request is read in one pass (prefill, bound by FLOPs), then each step writes one token for
 all B sequences (decode, bound by memory bandwidth: all weights that the batch touches and all its caches are
-read). With continuous batching a replica answers
+read). With continuous batching a replica serves
 
     1 / (prefill_s + output_tokens * step_s / B)  requests a second.
 

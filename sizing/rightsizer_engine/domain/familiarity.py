@@ -2,10 +2,10 @@
 
 `data/measured.csv` counts the runs that the engine was fitted to, by source and by six facets: the stack, the
 GPU, the method, the length of sequences, dense or experts, the precision. A source's runs are worth half for
-each step that they differ from a question: one step for a stack of the same family, a GPU of the same
+each step that they differ from a case: one step for a stack of the same family, a GPU of the same
 generation, a related method or a factor of four in sequence length, two steps for anything further away. The
-`evidence` for a question is the sum over the sources of their most similar runs, so 1.0 is worth what one
-source says that measured exactly this. Facets belong to the question, never to the layout: a search would
+`evidence` for a case is the sum over the sources of their most similar runs, so 1.0 is worth what one
+source says that measured exactly this. Facets belong to the case, never to the layout: a search would
 otherwise prefer layouts that are merely better known.
 """
 
@@ -67,7 +67,7 @@ class MeasuredRuns:
 
 @immutable
 class FacetCount:
-    """Published runs that share one facet with the question."""
+    """Published runs that share one facet with the case."""
 
     facet: str
     value: str
@@ -90,7 +90,7 @@ class Familiarity:
 
     @property
     def unfamiliar(self) -> tuple[str, ...]:
-        """The values of the question that no measured run has."""
+        """The values of the case that no measured run has."""
         return tuple(count.value for count in self.facets if not count.sources)
 
 
@@ -108,13 +108,13 @@ class RunTable:
         """Sources' worth of runs like each case; `quantity` is "step_time" or "memory"."""
         if not self.runs:
             return np.zeros(np.shape(cases.workload.sequence_tokens))
-        steps = sum(self._steps(_questions(cases)).values())
+        steps = sum(self._steps(_facets(cases)).values())
         alike = _HALF**steps * self._weight[quantity]
         return np.asarray(np.maximum.reduceat(alike, self._first, axis=-1).sum(axis=-1))
 
     def share(self, cases: Cases) -> dict[str, Array]:
         """Which runs share each facet with one case; sequence lengths within a factor of two."""
-        steps = self._steps(_questions(cases))
+        steps = self._steps(_facets(cases))
         return {name: far < (1.0 if name == "sequence" else 0.5) for name, far in steps.items()}
 
     def count(self, which: Array) -> tuple[int, int]:
@@ -122,18 +122,18 @@ class RunTable:
         chosen = [r for r, taken in zip(self.runs, which, strict=True) if taken and r.step_rows]
         return len({r.source for r in chosen}), sum(r.step_rows for r in chosen)
 
-    def _steps(self, asked: dict[str, Array]) -> dict[str, Array]:
-        """Steps between every question and every tuple of runs, by facet, of shape (..., tuples)."""
+    def _steps(self, facets: dict[str, Array]) -> dict[str, Array]:
+        """Steps between every case and every tuple of runs, by facet, of shape (..., tuples)."""
         mine = self._columns
-        same_stack = (asked["stack"] == mine["stack"]) & asked["known"]
-        octaves = np.abs(np.log2(asked["sequence"] / mine["sequence"]))
+        same_stack = (facets["stack"] == mine["stack"]) & facets["known"]
+        octaves = np.abs(np.log2(facets["sequence"] / mine["sequence"]))
         return {
-            "stack": _nearest(same_stack, asked["family"] == mine["family"]),
-            "gpu": _nearest(asked["gpu"] == mine["gpu"], asked["generation"] == mine["generation"]),
-            "method": _nearest(asked["method"] == mine["method"], asked["related"] == mine["related"]),
+            "stack": _nearest(same_stack, facets["family"] == mine["family"]),
+            "gpu": _nearest(facets["gpu"] == mine["gpu"], facets["generation"] == mine["generation"]),
+            "method": _nearest(facets["method"] == mine["method"], facets["related"] == mine["related"]),
             "sequence": np.minimum(octaves / _OCTAVES, _FAR),
-            "kind": np.where(asked["experts"] == mine["experts"], 0.0, _FAR),
-            "precision": np.where(asked["bits"] == mine["bits"], 0.0, _FAR),
+            "kind": np.where(facets["experts"] == mine["experts"], 0.0, _FAR),
+            "precision": np.where(facets["bits"] == mine["bits"], 0.0, _FAR),
         }
 
     @cached_property
@@ -171,7 +171,7 @@ def _nearest(same: Array, related: Array) -> Array:
     return np.where(same, 0.0, np.where(related, 1.0, _FAR))
 
 
-def _questions(cases: Cases) -> dict[str, Array]:
+def _facets(cases: Cases) -> dict[str, Array]:
     """The facets of cases as columns that broadcast against the table's: a last axis of one."""
     workload, gpu, framework = cases.workload, cases.gpu, cases.framework
     columns = {
@@ -203,12 +203,12 @@ def generation(architecture: str, compute_capability: float) -> str:
 
 def measured_runs(cases: Cases, sources: Iterable[str], step: Array, memory: Array) -> RunTable:
     """The table of rows of published runs: their cases, their sources and what each of them measured."""
-    asked = {name: column[..., 0].tolist() for name, column in _questions(cases).items()}
+    facets = {name: column[..., 0].tolist() for name, column in _facets(cases).items()}
     counts: dict[tuple[object, ...], list[int]] = {}
     names = ("stack", "family", "gpu", "generation", "method", "sequence", "experts", "bits")
     for i, source in enumerate(sources):
-        stack = asked["stack"][i] if asked["known"][i] else ""
-        key = (source, stack, *(asked[name][i] for name in names[1:]))
+        stack = facets["stack"][i] if facets["known"][i] else ""
+        key = (source, stack, *(facets[name][i] for name in names[1:]))
         pair = counts.setdefault(key, [0, 0])
         pair[0], pair[1] = pair[0] + int(step[i]), pair[1] + int(memory[i])
     return RunTable(_runs(key, *pair) for key, pair in sorted(counts.items(), key=str))

@@ -4,8 +4,8 @@ A deviation is that of two estimates joined, as their precisions (inverse varian
 
     1 / sigma^2 = 1 / nothing_ln^2 + evidence / source_ln^2
 
-`nothing_ln` is how far a constant utilisation errs, which needs no runs like the question; `source_ln` is how
-far sources differ from the engine where one source's worth of runs like the question was measured
+`nothing_ln` is how far a constant utilisation errs, which needs no runs like the case; `source_ln` is how
+far sources differ from the engine where one source's worth of runs like the case was measured
 (`domain.familiarity`). Both are fitted to rows of sources that the engine had not seen
 (`python -m bench.fit.uncertainty`). More measured runs never widen an interval. An input that is assumed, not
 stated, adds a variance of its own (`assumed` in data/uncertainty.json).

@@ -66,7 +66,7 @@ def search_cluster(
     """Search every layout on every allowed count, with and without offload to host memory.
 
     The layouts of a count do not depend on the limit, so more GPUs allowed never refuse a request, nor make
-    its answer worse by the objective (up to ties: a simpler layout wins within SIMPLER_WITHIN). Without
+    its result worse by the objective (up to ties: a simpler layout wins within SIMPLER_WITHIN). Without
     `explained`, an infeasible request comes without the nearest options.
     """
     space = _space(request, cluster)

@@ -189,7 +189,7 @@ def _runs(sources: int, rows: int) -> str:
 
 
 def probe_advice(request: Request, option: Option) -> str:
-    """To measure first, where little like the question was measured and none of it by the user."""
+    """To measure first, where little like the request was measured and none of it by the user."""
     evidence = request.calibration.evidence if request.calibration else ()
     here = (request.framework.name, option.cluster.gpu.name)
     if any(e.step is not None and (e.framework, e.gpu) == here for e in evidence):

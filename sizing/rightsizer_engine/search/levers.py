@@ -22,7 +22,7 @@ from rightsizer_engine.units import MOST_SECONDS, format_duration, format_usd
 from rightsizer_engine.values import immutable
 
 MOST_VARIANTS = 20
-"""Most requests planned for one answer."""
+"""Most requests sized for one list of levers."""
 
 _LEAST_WORTH = 0.03
 """Savings below this share of GPUs and money are not worth a line."""
@@ -101,12 +101,12 @@ def _difference(amount: str, saved: float) -> str:
 
 def _planned(variants: list[_Variant] | Iterator[_Variant]) -> list[Lever]:
     """The variants that have a plan."""
-    answers = []
+    found = []
     for variant, _ in zip(variants, range(MOST_VARIANTS), strict=False):
-        answer = _quick(variant.request)
-        if isinstance(answer, Plan):
-            answers.append(Lever(change=variant.change, flag=variant.flag, option=answer.option))
-    return answers
+        decision = _quick(variant.request)
+        if isinstance(decision, Plan):
+            found.append(Lever(change=variant.change, flag=variant.flag, option=decision.option))
+    return found
 
 
 def _quick(request: Request) -> Plan | NoPlan:

@@ -22,7 +22,7 @@ FAIR_WITHIN = 0.5
 that fits by recomputing everything takes a third more; one that waits for host memory can take many times."""
 
 _POINTS = 40
-"""Counts priced where an answer near the best will do."""
+"""Counts priced where a result near the best is enough."""
 
 
 def search_for(request: Request) -> Callable[[SearchContext, Array, Array], Found]:
@@ -40,7 +40,7 @@ def _fewest_at_a_fair_cost(context: SearchContext, allowed: Array, feasible: Arr
     """Without a deadline the fewest GPUs that fit, at up to FAIR_WITHIN more GPU-hours than the least.
 
     The least is that of a ladder of counts that does not depend on the limit. So with a larger limit the
-    answer stays as it is, or costs less.
+    result stays as it is, or costs less.
     """
     ladder = allowed[np.isin(allowed, _ladder(context, int(allowed[-1])))]
     rows = rows_on(context, ladder if ladder.size else allowed, feasible)
@@ -120,11 +120,11 @@ def _exactly(context: SearchContext, allowed: Array, feasible: Array) -> Found:
     return _result(rows, index, evaluated), evaluated
 
 
-def _on_fewer(context: SearchContext, asked: int, known: Rows) -> tuple[Rows | None, int]:
+def _on_fewer(context: SearchContext, requested: int, known: Rows) -> tuple[Rows | None, int]:
     """The rows of the smaller count that finishes first, if before the `known` rows; and rows priced."""
-    smaller = counts(replace(context.request, gpu_counts=(), min_gpus=1), context.cluster, limit=asked)
-    smaller = smaller[smaller < asked]
-    feasible = fitting(context, asked)[0] if smaller.size else smaller
+    smaller = counts(replace(context.request, gpu_counts=(), min_gpus=1), context.cluster, limit=requested)
+    smaller = smaller[smaller < requested]
+    feasible = fitting(context, requested)[0] if smaller.size else smaller
     some, evaluated = _on_grid(context, smaller, feasible)
     candidates = [rows for rows in (known, None if some is None else some.row) if rows is not None]
     limit_s = min((float(rows.due_s.min()) for rows in candidates if len(rows)), default=np.inf)

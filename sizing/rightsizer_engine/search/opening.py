@@ -1,14 +1,15 @@
-"""Two-stage sizing: the size to open with, and the reserve that the first measurement may ask for. Pure.
+"""Two-stage sizing: the size to open with, and the reserve that the first measurement may need. Pure.
 
 The policy: at the first look the job takes the fewest GPUs that meet the deadline at its measured rate; at
-later looks it grows again if it fell behind. `follow` carries it out for many possible truths at once:
+later looks it grows again if it fell behind. A simulation carries it out for many draws of the errors:
 
-    seconds on n GPUs = finish(n) exp(removed + scaling(n) + stays)
+    seconds on n GPUs = finish(n) exp(measurable + between_sizes(n) + unmeasurable)
 
-`removed` is the step time's error, known after the first look but for the measurement's noise. `scaling` is
-the error of a rate relative to that at the opening size, known once the job runs at that size. `stays` is
-failures and downtime, which no measurement tells. The draws are fixed points, not random numbers. Half of
-them have deviations WIDE times as large as the other half: the deviations themselves are uncertain.
+`measurable` is the error of the predicted step time, known after the first look up to the noise of the
+measurement. `between_sizes` is the error of a rate relative to that at the opening size, known once the job
+runs at that size. `unmeasurable` is due to failures and downtime. The draws are quasi-random (a Kronecker
+sequence). Half of them have deviations WIDE times as large as the other half, since the deviations
+themselves are uncertain.
 """
 
 import math
@@ -39,7 +40,7 @@ _SCALES_AGREE = 0.05
 does that: the stated one, their mean, is then within 3 points of both."""
 
 CAP_COSTS = 0.02
-"""A cap on the reserve may cost this much of the asked confidence before the size is fixed: less than the
+"""A cap on the reserve may cost this much of the requested confidence before the size is fixed: less than the
 error of a stated probability."""
 
 _DRAWS = 1024
@@ -48,11 +49,11 @@ _LOOKS = 1 + len(_LATER_LOOKS)
 
 @immutable
 class RateErrors:
-    """Deviations of ln(true / predicted): removed by a measurement, between sizes, and staying."""
+    """Standard deviations of ln(true / predicted seconds), by what a measurement tells about the error."""
 
-    removed: float
-    scaling: float
-    stays: float
+    measurable: float
+    between_sizes: float
+    unmeasurable: float
 
 
 @immutable
@@ -89,14 +90,14 @@ class Constraints:
 
 @immutable
 class OpeningProblem:
-    """The input of a policy's simulation: candidate sizes, their deviations, and the job's course.
+    """Input of a policy's simulation: candidate sizes, errors of their predictions, the job's constraints.
 
     `capped`: the GPUs allowed leave out larger sizes.
     """
 
     sizes: SizeCurve
-    belief: RateErrors
-    course: Constraints
+    errors: RateErrors
+    constraints: Constraints
     capped: bool = False
 
 
@@ -105,9 +106,9 @@ class Draws:
     """Possible truths in standard deviations, each of shape (n,) or (n, looks); `scale`: 1 or WIDE."""
 
     scale: Array
-    removed: Array
-    stays: Array
-    scaling: Array
+    measurable: Array
+    unmeasurable: Array
+    between_sizes: Array
     noise: Array
 
 
@@ -142,25 +143,28 @@ def _spread_draws(count: int = _DRAWS) -> Draws:
     z = np.tile(z.reshape(uniform.shape), (2, 1))
     return Draws(
         scale=np.repeat([1.0, WIDE], count // 2),
-        removed=z[:, 0],
-        stays=z[:, 1],
-        scaling=z[:, 2 : 2 + _LOOKS],
+        measurable=z[:, 0],
+        unmeasurable=z[:, 1],
+        between_sizes=z[:, 2 : 2 + _LOOKS],
         noise=z[:, 2 + _LOOKS :],
     )
 
 
-def _follow(case: OpeningProblem, draws: Draws, *, opening: int, reserve: int) -> Outcome:
+def _simulate(problem: OpeningProblem, draws: Draws, *, opening: int, reserve: int) -> Outcome:
     """Carry the policy out. `opening` and `reserve` index the sizes."""
-    belief, course = case.belief, case.course
-    finish_s, gpus = case.sizes.finish_s[: reserve + 1], case.sizes.gpus[: reserve + 1]
-    removed, stays = draws.scale * belief.removed * draws.removed, draws.scale * belief.stays * draws.stays
+    errors, constraints = problem.errors, problem.constraints
+    finish_s, gpus = problem.sizes.finish_s[: reserve + 1], problem.sizes.gpus[: reserve + 1]
+    measurable, unmeasurable = (
+        draws.scale * errors.measurable * draws.measurable,
+        draws.scale * errors.unmeasurable * draws.unmeasurable,
+    )
     n = draws.scale.size
-    at, scaling, left = np.full(n, opening), np.zeros(n), np.ones(n)
-    now_s, end_s = np.full(n, course.start_s), np.full(n, np.inf)
-    most, gpu_s = at, np.full(n, gpus[opening] * course.start_s)
-    looks = course.looks_s
+    at, between_sizes, left = np.full(n, opening), np.zeros(n), np.ones(n)
+    now_s, end_s = np.full(n, constraints.start_s), np.full(n, np.inf)
+    most, gpu_s = at, np.full(n, gpus[opening] * constraints.start_s)
+    looks = constraints.looks_s
     for look, look_s in enumerate((*looks, np.inf)):
-        takes_s = finish_s[at] * np.exp(removed + scaling + stays)
+        takes_s = finish_s[at] * np.exp(measurable + between_sizes + unmeasurable)
         trains_s = np.maximum(0.0, np.minimum(left * takes_s, look_s - now_s))
         end_s = np.where(left > 0, now_s + left * takes_s, end_s)
         left, gpu_s = left - trains_s / takes_s, gpu_s + gpus[at] * trains_s
@@ -168,68 +172,70 @@ def _follow(case: OpeningProblem, draws: Draws, *, opening: int, reserve: int) -
         now_s = now_s + trains_s
         if look == len(looks):
             break
-        measured = removed + scaling + MEASURED_LN * draws.noise[:, look]
-        chosen = _choose(case, _Jobs(at=at, left=left, now_s=now_s), measured, reserve, first=look == 0)
+        measured = measurable + between_sizes + MEASURED_LN * draws.noise[:, look]
+        chosen = _choose(problem, _Jobs(at=at, left=left, now_s=now_s), measured, reserve, first=look == 0)
         changes = (chosen != at) & (left > 0)
-        lead_s = np.where(changes & (chosen > at), np.minimum(course.lead_s, left * takes_s), 0.0)
+        lead_s = np.where(changes & (chosen > at), np.minimum(constraints.lead_s, left * takes_s), 0.0)
         left = left - lead_s / takes_s
-        now_s = now_s + lead_s + changes * course.restart_s
-        gpu_s = gpu_s + gpus[at] * lead_s + changes * gpus[chosen] * course.restart_s
-        scaling = np.where(changes, draws.scale * belief.scaling * draws.scaling[:, look], scaling)
+        now_s = now_s + lead_s + changes * constraints.restart_s
+        gpu_s = gpu_s + gpus[at] * lead_s + changes * gpus[chosen] * constraints.restart_s
+        between_sizes = np.where(
+            changes, draws.scale * errors.between_sizes * draws.between_sizes[:, look], between_sizes
+        )
         at = np.where(changes, chosen, at)
         most = np.maximum(most, at)
     return Outcome(end_s=end_s, most_gpus=gpus[most], gpu_s=gpu_s)
 
 
-def _choose(case: OpeningProblem, jobs: _Jobs, measured: Array, reserve: int, *, first: bool) -> Array:
+def _choose(problem: OpeningProblem, jobs: _Jobs, measured: Array, reserve: int, *, first: bool) -> Array:
     """The policy: the size that each job takes after a look that read ln pace `measured`.
 
     The fewest GPUs that meet the deadline at the confidence, else the fewest at even odds, else no change. A
     job shrinks only at the first look.
     """
-    belief, course = case.belief, case.course
+    errors, constraints = problem.errors, problem.constraints
     index, at = np.arange(reserve + 1), jobs.at[:, None]
-    full_s = case.sizes.finish_s[: reserve + 1] * np.exp(measured)[:, None]
-    lead_s = np.where(index > at, course.lead_s, 0.0)
+    full_s = problem.sizes.finish_s[: reserve + 1] * np.exp(measured)[:, None]
+    lead_s = np.where(index > at, constraints.lead_s, 0.0)
     left = jobs.left[:, None] - lead_s / np.take_along_axis(full_s, at, axis=1)
     median_s = np.maximum(0.0, left) * full_s
-    spare_s = course.deadline_s - jobs.now_s[:, None] - lead_s - course.restart_s * (index != at)
-    deviation = np.hypot(MEASURED_LN, belief.scaling * (index != at))
+    spare_s = constraints.deadline_s - jobs.now_s[:, None] - lead_s - constraints.restart_s * (index != at)
+    deviation = np.hypot(MEASURED_LN, errors.between_sizes * (index != at))
     smaller = index < at
     spare_at_confidence_s = spare_s * np.where(smaller, 1.0 - _SHRINK_MARGIN, 1.0)
-    good = median_s * np.exp(z_quantile(course.confidence) * deviation) <= spare_at_confidence_s
+    good = median_s * np.exp(z_quantile(constraints.confidence) * deviation) <= spare_at_confidence_s
     good &= first | ~smaller
     even = (median_s <= spare_s) & ~smaller
     otherwise = np.where(even.any(axis=1), even.argmax(axis=1), jobs.at)
     return np.where(good.any(axis=1), good.argmax(axis=1), otherwise)
 
 
-def holds(case: OpeningProblem, opening: int) -> float:
+def deadline_probability(problem: OpeningProblem, opening: int) -> float:
     """The deadline's probability if the job opens with this size and may grow to the largest."""
-    return _holds(case, opening, case.sizes.gpus.size - 1)[0]
+    return _probability(problem, opening, problem.sizes.gpus.size - 1)[0]
 
 
 def choose_opening(
-    case: OpeningProblem, *, first: int, least: float | None = None
+    problem: OpeningProblem, *, first: int, least: float | None = None
 ) -> tuple[int, Staging] | None:
     """The index of the smallest opening size, from `first` on, with which the deadline holds with `least`.
 
-    `least` None: the asked confidence.
+    `least` None: the requested confidence.
 
     `first` is the fewest GPUs whose median finish is in time: with fewer, the first look would most likely
-    ask for more. None: no opening size reaches that within the sizes and the budget.
+    need more. None: no opening size reaches that within the sizes and the budget.
     """
-    sizes, least = case.sizes, case.course.confidence if least is None else least
+    sizes, least = problem.sizes, problem.constraints.confidence if least is None else least
     last = sizes.gpus.size - 1
     for opening in range(first, last + 1):
-        if holds(case, opening) >= least:
+        if deadline_probability(problem, opening) >= least:
             break
     else:
         return None
-    reserve = _smallest_reserve(case, opening)
-    probability, apart = _holds(case, opening, reserve)
-    short = probability < case.course.confidence or apart > _SCALES_AGREE
-    ever = np.sort(_follow(case, _spread_draws(), opening=opening, reserve=reserve).most_gpus)
+    reserve = _smallest_reserve(problem, opening)
+    probability, apart = _probability(problem, opening, reserve)
+    short = probability < problem.constraints.confidence or apart > _SCALES_AGREE
+    ever = np.sort(_simulate(problem, _spread_draws(), opening=opening, reserve=reserve).most_gpus)
     likely = int(ever[math.ceil(_LIKELY * ever.size) - 1])
     return opening, Staging(
         look_s=_LOOK_S,
@@ -237,45 +243,45 @@ def choose_opening(
         likely_gpus=likely,
         likely_probability=float(np.mean(ever <= likely)),
         probability=probability,
-        capped=case.capped and short,
+        capped=problem.capped and short,
         static_gpus=None,
-        policy=_policy(case, opening, reserve),
+        policy=_policy(problem, opening, reserve),
     )
 
 
-def _holds(case: OpeningProblem, opening: int, reserve: int) -> tuple[float, float]:
+def _probability(problem: OpeningProblem, opening: int, reserve: int) -> tuple[float, float]:
     """The deadline's probability (0 beyond the budget), and how far the two scales of deviations differ."""
     draws = _spread_draws()
-    found = _follow(case, draws, opening=opening, reserve=reserve)
-    if float(np.mean(found.gpu_s)) > case.course.most_gpu_s:
+    found = _simulate(problem, draws, opening=opening, reserve=reserve)
+    if float(np.mean(found.gpu_s)) > problem.constraints.most_gpu_s:
         return 0.0, 1.0
-    in_time = found.end_s <= case.course.deadline_s
+    in_time = found.end_s <= problem.constraints.deadline_s
     believed = draws.scale == 1.0
     return float(np.mean(in_time)), float(np.mean(in_time[believed]) - np.mean(in_time[~believed]))
 
 
-def _smallest_reserve(case: OpeningProblem, opening: int) -> int:
+def _smallest_reserve(problem: OpeningProblem, opening: int) -> int:
     """The smallest reserve with which the confidence holds, under both scales where any reserve does that."""
-    low, high = opening, case.sizes.gpus.size - 1
-    agree = max(_SCALES_AGREE, _holds(case, opening, high)[1] + 0.01)
+    low, high = opening, problem.sizes.gpus.size - 1
+    agree = max(_SCALES_AGREE, _probability(problem, opening, high)[1] + 0.01)
     while low < high:
         middle = (low + high) // 2
-        probability, apart = _holds(case, opening, middle)
-        if probability >= case.course.confidence and apart <= agree:
+        probability, apart = _probability(problem, opening, middle)
+        if probability >= problem.constraints.confidence and apart <= agree:
             high = middle
         else:
             low = middle + 1
     return high
 
 
-def _policy(case: OpeningProblem, opening: int, reserve: int) -> tuple[Growth, ...]:
+def _policy(problem: OpeningProblem, opening: int, reserve: int) -> tuple[Growth, ...]:
     """The size for each measured rate at the first look, ascending."""
     ln = np.linspace(-1.0, 1.0, 401)
-    now_s = np.full(ln.shape, case.course.start_s + _LOOK_S)
-    left = np.maximum(0.0, 1.0 - _LOOK_S / (case.sizes.finish_s[opening] * np.exp(ln)))
+    now_s = np.full(ln.shape, problem.constraints.start_s + _LOOK_S)
+    left = np.maximum(0.0, 1.0 - _LOOK_S / (problem.sizes.finish_s[opening] * np.exp(ln)))
     jobs = _Jobs(at=np.full(ln.shape, opening), left=left, now_s=now_s)
-    chosen = np.maximum.accumulate(_choose(case, jobs, ln, reserve, first=True))
+    chosen = np.maximum.accumulate(_choose(problem, jobs, ln, reserve, first=True))
     change = np.flatnonzero(np.append(True, chosen[1:] != chosen[:-1]))
     ratios = [0.0, *(round(math.exp(ln[i]), 3) for i in change[1:])]
-    gpus = case.sizes.gpus[chosen[change]]
+    gpus = problem.sizes.gpus[chosen[change]]
     return tuple(Growth(step_ratio=r, gpus=int(g)) for r, g in zip(ratios, gpus, strict=True))

@@ -53,19 +53,19 @@ def size(request: Request, *, compared: bool = True, explained: bool = True) -> 
     takes the fewest GPUs that fit, at up to FAIR_WITHIN over the least cost. Among clusters: the lowest cost;
     of those without a price, which come last, the fewest GPU-hours; with the objective time, the earliest
     finish. `compared=False` leaves out runners-up, reasons and the curve; the option is the same. Without
-    `explained` a NoPlan has no reason and no options. A request with `stacks` is answered with the best.
+    `explained` a NoPlan has no reason and no options. A request with `stacks` gets the best of them.
     """
     _validate(request)
     if not request.stacks:
         return _sized(request, compared=compared, explained=explained)
     ranked = best_stacks_first(request, lambda one: _sized(one, compared=False, explained=False))
-    answer = _sized(ranked[0], compared=compared, explained=explained)
+    decision = _sized(ranked[0], compared=compared, explained=explained)
     for other in ranked[1:]:
-        if isinstance(answer, Plan):
+        if isinstance(decision, Plan):
             break
         found = _sized(other, compared=compared, explained=False)
-        answer = found if isinstance(found, Plan) else answer
-    return answer
+        decision = found if isinstance(found, Plan) else decision
+    return decision
 
 
 def _sized(request: Request, *, compared: bool, explained: bool = True) -> Plan | NoPlan:
@@ -76,14 +76,14 @@ def _sized(request: Request, *, compared: bool, explained: bool = True) -> Plan 
     able = [cluster for cluster in request.clusters if _has_precision(request, cluster)]
     if not able:
         return NoPlan(request=request, binding=Binding.PRECISION, reason=_no_precision_reason(request))
-    answers: list[ClusterResult | Infeasible] = []
+    outcomes: list[ClusterResult | Infeasible] = []
     for cluster in able:  # explaining a failure costs a second search: only if no cluster succeeds
-        won = any(isinstance(a, ClusterResult) for a in answers)
-        answers.append(_answer(request, cluster, explained=explained and not won))
-    evaluated = sum(a.evaluated for a in answers)
-    results = [a for a in answers if isinstance(a, ClusterResult)]
+        won = any(isinstance(a, ClusterResult) for a in outcomes)
+        outcomes.append(_sized_on(request, cluster, explained=explained and not won))
+    evaluated = sum(a.evaluated for a in outcomes)
+    results = [a for a in outcomes if isinstance(a, ClusterResult)]
     if not results:
-        refusals = [a for a in answers if isinstance(a, Infeasible)]
+        refusals = [a for a in outcomes if isinstance(a, Infeasible)]
         if not explained:
             return NoPlan(request=request, binding=refusals[0].binding, reason="")
         return _no_plan(request, refusals, evaluated)
@@ -91,14 +91,14 @@ def _sized(request: Request, *, compared: bool, explained: bool = True) -> Plan 
     return _plan(request, results, evaluated) if compared else _option_only(request, results[0], evaluated)
 
 
-def _answer(request: Request, cluster: Cluster, *, explained: bool) -> ClusterResult | Infeasible:
-    """The cluster's answer: staged where the job is elastic and gains by it, else of a fixed size."""
+def _sized_on(request: Request, cluster: Cluster, *, explained: bool) -> ClusterResult | Infeasible:
+    """The cluster's result: staged where the job is elastic and gains by it, else of a fixed size."""
     never_resized = replace(request, elastic=False)
     if request.elastic and request.deadline_s is not None:
         found = search_cluster(request, cluster, explained=False)
         if isinstance(found, ClusterResult):
-            answer = search_cluster(never_resized, cluster, explained=False)
-            fixed = answer if isinstance(answer, ClusterResult) else None
+            decision = search_cluster(never_resized, cluster, explained=False)
+            fixed = decision if isinstance(decision, ClusterResult) else None
             chosen = stage(found, fixed)
             if chosen is not None:
                 return chosen

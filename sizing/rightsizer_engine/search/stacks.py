@@ -14,7 +14,7 @@ Sizing = Callable[[Request], Plan | NoPlan]
 def best_stacks_first(request: Request, size: Sizing) -> tuple[Request, ...]:
     """The request with each of its stacks that meets it as its framework, the best first, and a note.
 
-    `size` answers a request of one framework without reasons. The best has, at the median, the fewest GPUs
+    `size` sizes a request of one framework without reasons. The best has, at the median, the fewest GPUs
     (without a deadline: of the stacks at a fair cost), the lowest cost (also among GPU types) or the earliest
     finish, by the request's objective; how uncertain a stack is does not count. A stack that meets the
     request at the median may not at its confidence: then the next one may. If no stack meets the request, it
@@ -88,6 +88,6 @@ def _fastest(request: Request, size: Sizing) -> Framework:
     wide = replace(
         request, deadline_s=None, max_usd=None, elastic=False, gpu_counts=request.gpu_counts or tuple(limits)
     )
-    answers = ((stack, size(_of(wide, stack))) for stack in request.stacks)
-    finishes = {stack: a.option.finish_s for stack, a in answers if isinstance(a, Plan)}
+    decisions = ((stack, size(_of(wide, stack))) for stack in request.stacks)
+    finishes = {stack: a.option.finish_s for stack, a in decisions if isinstance(a, Plan)}
     return min(finishes, key=lambda stack: finishes[stack], default=request.stacks[0])

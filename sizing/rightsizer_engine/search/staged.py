@@ -18,7 +18,7 @@ from rightsizer_engine.search.opening import (
     RateErrors,
     SizeCurve,
     choose_opening,
-    holds,
+    deadline_probability,
 )
 from rightsizer_engine.search.pricing.context import SearchContext
 from rightsizer_engine.search.pricing.rows import Rows, concatenate_rows, price_pairs
@@ -32,7 +32,7 @@ _POINTS = 24
 _REACH = (0.5, 4.0)
 """Sizes considered, as multiples of the size that is enough at even odds."""
 _STEPS = 48
-"""Sizes between the two ends that each family is asked for."""
+"""Sizes between the two ends that each family is tried with."""
 _FAMILIES = 64
 """The fastest families at that size, at twice that size and at the fixed size are priced on the others."""
 
@@ -47,33 +47,33 @@ def stage(result: ClusterResult, fixed: ClusterResult | None) -> ClusterResult |
     static = None if fixed is None else int(fixed.best.row.gpus[0])
     if static is not None and static <= even:
         return fixed
-    case = opening_case(result, fixed)
-    first = int(np.searchsorted(case.sizes.gpus, even))
-    least = case.course.confidence - (CAP_COSTS if case.capped and fixed is not None else 0.0)
-    found = choose_opening(case, first=first, least=least)
-    if found is None or (static is not None and static <= int(case.sizes.gpus[found[0]])):
-        return fixed and replace(fixed, ruled_out=_ruled_out(case, first))
-    opening, staging = int(case.sizes.gpus[found[0]]), found[1]
+    problem = opening_problem(result, fixed)
+    first = int(np.searchsorted(problem.sizes.gpus, even))
+    least = problem.constraints.confidence - (CAP_COSTS if problem.capped and fixed is not None else 0.0)
+    found = choose_opening(problem, first=first, least=least)
+    if found is None or (static is not None and static <= int(problem.sizes.gpus[found[0]])):
+        return fixed and replace(fixed, ruled_out=_ruled_out(problem, first))
+    opening, staging = int(problem.sizes.gpus[found[0]]), found[1]
     best_result = result.best if opening == even else _at(context, opening, result)
     return replace(result, best=best_result, staging=replace(staging, static_gpus=static))
 
 
-def _ruled_out(case: OpeningProblem, first: int) -> CappedOpening | None:
+def _ruled_out(problem: OpeningProblem, first: int) -> CappedOpening | None:
     """The opening at even odds, if the allowed GPUs bound its growth; within the budget."""
-    probability = holds(case, first) if case.capped else 0.0
+    probability = deadline_probability(problem, first) if problem.capped else 0.0
     if not probability:
         return None
-    gpus = case.sizes.gpus
+    gpus = problem.sizes.gpus
     return CappedOpening(gpus=int(gpus[first]), reserve_gpus=int(gpus[-1]), probability=probability)
 
 
-def opening_case(result: ClusterResult, fixed: ClusterResult | None = None) -> OpeningProblem:
+def opening_problem(result: ClusterResult, fixed: ClusterResult | None = None) -> OpeningProblem:
     """The input for the choice of the opening: the best finish on sizes around the result's."""
     even, most = int(result.best.row.gpus[0]), int(result.allowed[-1])
     return OpeningProblem(
         sizes=_best_finish(_price(result, fixed), even),
-        belief=_belief(result.best.row),
-        course=_course(result.context, start_s=float(result.best.row.once_s[0])),
+        errors=_rate_errors(result.best.row),
+        constraints=_constraints(result.context, start_s=float(result.best.row.once_s[0])),
         capped=min(most, result.context.request.grow_to or most) < _REACH[1] * even,
     )
 
@@ -118,17 +118,17 @@ def _best_finish(rows: Rows, even: int) -> SizeCurve:
     return SizeCurve(gpus=gpus[keep], finish_s=finish_s[keep])
 
 
-def _belief(row: Rows) -> RateErrors:
-    """The deviations of the question; between sizes, as for the resize policy, twice a run's share."""
-    stays, total, step = goodput.stays_ln(), float(row.finish_sigma[0]), float(row.sigma[0])
+def _rate_errors(row: Rows) -> RateErrors:
+    """The deviations of a prediction; between two sizes twice a run's share, as in the resize policy."""
+    unmeasurable, total, step = goodput.stays_ln(), float(row.finish_sigma[0]), float(row.sigma[0])
     return RateErrors(
-        removed=math.sqrt(max(0.0, total**2 - stays**2)),
-        scaling=step * math.sqrt(2.0 * share_of_one_run()),
-        stays=stays,
+        measurable=math.sqrt(max(0.0, total**2 - unmeasurable**2)),
+        between_sizes=step * math.sqrt(2.0 * share_of_one_run()),
+        unmeasurable=unmeasurable,
     )
 
 
-def _course(context: SearchContext, *, start_s: float) -> Constraints:
+def _constraints(context: SearchContext, *, start_s: float) -> Constraints:
     request = context.request
     assert request.deadline_s is not None  # only requests with a deadline are staged
     return Constraints(

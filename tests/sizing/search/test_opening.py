@@ -23,8 +23,10 @@ HOUR = 3600.0
 GPUS = np.arange(8, 400, 8)
 CASE = OpeningProblem(
     sizes=SizeCurve(gpus=GPUS, finish_s=72 * HOUR * 64 / GPUS),
-    belief=RateErrors(removed=0.2, scaling=0.03, stays=0.04),
-    course=Constraints(deadline_s=72 * HOUR, confidence=0.9, start_s=600.0, restart_s=900.0, lead_s=HOUR),
+    errors=RateErrors(measurable=0.2, between_sizes=0.03, unmeasurable=0.04),
+    constraints=Constraints(
+        deadline_s=72 * HOUR, confidence=0.9, start_s=600.0, restart_s=900.0, lead_s=HOUR
+    ),
 )
 EVEN = int(np.searchsorted(GPUS, 72))
 
@@ -37,10 +39,10 @@ def test_a_job_opens_at_the_size_that_is_enough_at_even_odds_and_may_grow():
 
 
 @pytest.mark.parametrize("scale", [1.0, WIDE])
-@pytest.mark.parametrize("stays", [0.04, 0.06])
-def test_the_stated_probability_holds_within_3_points(scale, stays):
+@pytest.mark.parametrize("unmeasurable", [0.04, 0.06])
+def test_the_stated_probability_holds_within_3_points(scale, unmeasurable):
     """The bench's simulation is independent code."""
-    case = replace(CASE, belief=replace(CASE.belief, stays=stays))
+    case = replace(CASE, errors=replace(CASE.errors, unmeasurable=unmeasurable))
     opening, staging = choose_opening(case, first=EVEN)
     reserve = int(np.searchsorted(GPUS, staging.reserve_gpus))
     normal = np.random.default_rng(1).standard_normal
@@ -49,13 +51,13 @@ def test_the_stated_probability_holds_within_3_points(scale, stays):
         return scale * sigma * normal()
 
     ends = np.asarray([simulate(case, opening, reserve, draw)[0] for _ in range(1000)])
-    assert np.mean(ends <= case.course.deadline_s) == pytest.approx(staging.probability, abs=0.03)
+    assert np.mean(ends <= case.constraints.deadline_s) == pytest.approx(staging.probability, abs=0.03)
 
 
 def test_more_confidence_never_opens_smaller_and_is_reached():
     asked = (0.6, 0.8, 0.9, 0.95, 0.99)
-    courses = [replace(CASE.course, confidence=confidence) for confidence in asked]
-    found = [choose_opening(replace(CASE, course=course), first=EVEN) for course in courses]
+    courses = [replace(CASE.constraints, confidence=confidence) for confidence in asked]
+    found = [choose_opening(replace(CASE, constraints=constraints), first=EVEN) for constraints in courses]
     assert sorted(found, key=lambda f: f[0]) == found
     assert all(f[1].probability >= confidence for f, confidence in zip(found, asked, strict=True))
 
@@ -69,7 +71,7 @@ def test_the_policy_grows_with_the_measured_step_and_starts_below_the_opening_si
 
 def test_a_job_too_short_to_grow_opens_larger():
     short = replace(CASE, sizes=replace(CASE.sizes, finish_s=1 * HOUR * 64 / GPUS))
-    short = replace(short, course=replace(CASE.course, deadline_s=1 * HOUR))
+    short = replace(short, constraints=replace(CASE.constraints, deadline_s=1 * HOUR))
     opening, staging = choose_opening(short, first=EVEN)
     assert GPUS[opening] > 72
     assert staging.reserve_gpus == GPUS[opening]
@@ -78,5 +80,5 @@ def test_a_job_too_short_to_grow_opens_larger():
 def test_no_size_within_the_cap_or_the_budget_is_no_opening():
     capped = SizeCurve(gpus=GPUS[: EVEN + 1], finish_s=CASE.sizes.finish_s[: EVEN + 1])
     assert choose_opening(replace(CASE, sizes=capped), first=EVEN) is None
-    poor = replace(CASE, course=replace(CASE.course, most_gpu_s=60 * 64 * HOUR))
+    poor = replace(CASE, constraints=replace(CASE.constraints, most_gpu_s=60 * 64 * HOUR))
     assert choose_opening(poor, first=EVEN) is None
