@@ -11,7 +11,7 @@ from rich.text import Text
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-PIPED_COLUMNS = 100
+_PIPED_COLUMNS = 100
 _WHOLE_COLUMNS = 1000
 
 
@@ -26,7 +26,7 @@ def show(*parts: RenderableType, whole: bool = False) -> None:
         _print(screen, parts, wrap=True)
         return
     pipe = Console(
-        highlight=False, emoji=False, width=_WHOLE_COLUMNS if whole else PIPED_COLUMNS, color_system=None
+        highlight=False, emoji=False, width=_WHOLE_COLUMNS if whole else _PIPED_COLUMNS, color_system=None
     )
     with pipe.capture() as captured:
         _print(pipe, parts, wrap=False)

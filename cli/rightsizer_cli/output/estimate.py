@@ -15,7 +15,14 @@ from rightsizer_engine.search.reasons import gpus_text, layout_text
 from rightsizer_engine.search.types import Plan
 from rightsizer_engine.units import format_bytes, format_count, format_duration
 
-RUN_FIELDS = ("steps", "finish_seconds", "finish_at_confidence_seconds", "interval", "cost_usd", "energy_kwh")
+_RUN_FIELDS = (
+    "steps",
+    "finish_seconds",
+    "finish_at_confidence_seconds",
+    "interval",
+    "cost_usd",
+    "energy_kwh",
+)
 
 
 def print_estimate(
@@ -39,7 +46,7 @@ def print_estimate(
     if as_json:
         result = Plan(request=request, option=option, runners_up=(), reasons=(), binding="layout", curve=(),
                       layouts_evaluated=1)  # fmt: skip
-        unknown = {} if whole_run else dict.fromkeys(RUN_FIELDS)
+        unknown = {} if whole_run else dict.fromkeys(_RUN_FIELDS)
         report = reporting.report(result).model_copy(
             update={"feasible": fits is not Verdict.DOES_NOT_FIT, "verdict": verdict} | unknown
         )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from rightsizer_api import PlanReport, TrainingPlan
 
-OUTPUTS = ("table", "json", "yaml")
+_OUTPUTS = ("table", "json", "yaml")
 _NO_COMMAND = """\
 # This plan can be sized. To run it, name the training script (docs/stacks.md):
 #   launch:
@@ -29,8 +29,8 @@ _NO_COMMAND = """\
 
 def check_output(kind: str) -> str:
     """One of the outputs, or an error that lists them."""
-    if kind not in OUTPUTS:
-        raise OptionError("--output", value=kind, remedy=f"must be one of {', '.join(OUTPUTS)}")
+    if kind not in _OUTPUTS:
+        raise OptionError("--output", value=kind, remedy=f"must be one of {', '.join(_OUTPUTS)}")
     return kind
 
 

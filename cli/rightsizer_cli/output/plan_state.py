@@ -63,7 +63,7 @@ def why(plan: Object, events: Sequence[Object], now: dt.datetime) -> list[str]:
     lines += [f"Message: {message}."] if message else []
     lines += [text for text in (_pending(plan), _size(plan), on_time(plan), _pace(plan)) if text]
     lines += [f"Changed: {_change(entry)}" for entry in plan.get("status", {}).get("resizes", ())[-3:]]
-    lines += [f"Event {format_event(event, now)}" for event in events[-5:]]
+    lines += [f"Event {_format_event(event, now)}" for event in events[-5:]]
     return [*lines, f"Next: {next_step(plan)}."]
 
 
@@ -95,7 +95,7 @@ def on_time(plan: Object) -> str:
     return f"{judged}: it {verb} {status['eta']}, {margin}."
 
 
-def format_event(event: Object, now: dt.datetime) -> str:
+def _format_event(event: Object, now: dt.datetime) -> str:
     """An Event in one line."""
     when = parse_time(event.get("lastTimestamp") or event["metadata"].get("creationTimestamp"))
     age = f"{format_duration(max(0.0, (now - when).total_seconds()))} ago" if when else "once"

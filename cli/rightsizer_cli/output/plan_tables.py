@@ -68,7 +68,7 @@ def detail_page(plan: Object) -> list[RenderableType]:
     parts: list[RenderableType] = [plans_table([plan], namespaces=True), Text(on_time(plan))]
     opening = plan.get("status", {}).get("sizing", {}).get("opening")
     parts += [Text(f"Plan: {opening['text']}")] if opening else []
-    parts.append(conditions_table(plan))
+    parts.append(_conditions_table(plan))
     resizes = plan.get("status", {}).get("resizes", ())
     if resizes:
         table = _columns("At", "GPUs", "Layout", "Reason")
@@ -79,7 +79,7 @@ def detail_page(plan: Object) -> list[RenderableType]:
     return parts
 
 
-def conditions_table(plan: Object) -> RenderableType:
+def _conditions_table(plan: Object) -> RenderableType:
     """Every condition with its reason."""
     table = _columns("Condition", "Status", "Reason", "Message")
     for entry in plan.get("status", {}).get("conditions", ()):

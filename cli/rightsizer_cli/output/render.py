@@ -34,14 +34,14 @@ def plan_page(plan: "Plan") -> list[RenderableType]:
         parts.insert(1, Text(opening_line(plan)))
     larger, runners = larger_sizes(plan), plan.runners_up
     if larger:
-        parts.append(Group(Text("More GPUs", style="bold"), sizes_table(larger)))
+        parts.append(Group(Text("More GPUs", style="bold"), _sizes_table(larger)))
         runners = tuple(r for r in runners if r.cluster != option.cluster or r.gpus <= option.gpus)
     if runners:
-        parts.append(Group(Text("Runners-up", style="bold"), options_table(runners)))
+        parts.append(Group(Text("Runners-up", style="bold"), _options_table(runners)))
     return [*parts, *map(Text, remarks(plan)), *measured_lines(plan.request, option)]
 
 
-def sizes_table(sizes: "Iterable[CurvePoint]") -> Table:
+def _sizes_table(sizes: "Iterable[CurvePoint]") -> Table:
     """Sizes with their finish and cost, one a row."""
     grid = table(">GPUs", ">finish", ">at confidence", ">cost")
     for size in sizes:
@@ -95,7 +95,7 @@ def no_plan_page(result: "NoPlan") -> list[RenderableType]:
         request_line(result.request),
     ]
     if result.nearest:
-        parts.append(Group(Text("Nearest", style="bold"), options_table(result.nearest)))
+        parts.append(Group(Text("Nearest", style="bold"), _options_table(result.nearest)))
     return parts
 
 
@@ -137,12 +137,12 @@ def option_tables(option: "Option", *, whole_run: bool = True) -> list[Renderabl
         _facts(option, whole_run=whole_run),
         Columns(
             [
-                causes_table(
+                _causes_table(
                     f"A step takes {format_duration(option.step_s)}",
                     option.step_by_cause_s,
                     format_duration,
                 ),
-                causes_table(
+                _causes_table(
                     f"The fullest GPU holds {format_bytes(option.device_bytes)}",
                     option.memory_by_cause_bytes,
                     format_bytes,
@@ -153,7 +153,7 @@ def option_tables(option: "Option", *, whole_run: bool = True) -> list[Renderabl
     ]
 
 
-def causes_table(title: str, causes: Mapping[str, float], format_value: Callable[[float], str]) -> Group:
+def _causes_table(title: str, causes: Mapping[str, float], format_value: Callable[[float], str]) -> Group:
     """Parts of a total, largest first, with their shares."""
     total = sum(causes.values())
     grid = table("", ">", ">")
@@ -163,7 +163,7 @@ def causes_table(title: str, causes: Mapping[str, float], format_value: Callable
     return Group(Text(title, style="bold"), grid)
 
 
-def options_table(options: Iterable["Option"]) -> Table:
+def _options_table(options: Iterable["Option"]) -> Table:
     """Options to compare, one a row."""
     grid = table(*OPTION_COLUMNS)
     for option in options:

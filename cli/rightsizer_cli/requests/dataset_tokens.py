@@ -13,7 +13,7 @@ from rightsizer_cli.requests.usage_errors import OptionError
 from rightsizer_engine.units import format_tokens
 from rightsizer_engine.values import immutable
 
-BYTES_PER_TOKEN = 4.0
+_BYTES_PER_TOKEN = 4.0
 """Bytes of UTF-8 text a token: the rule of thumb of four English characters. Code and other languages take
 fewer bytes a token, by up to a half. A guess."""
 
@@ -45,11 +45,11 @@ def counted(path: Path) -> Counted:
         raise _error(path, f"cannot be read: {(error.strerror or str(error)).lower()}") from None
     if not text_bytes:
         raise _error(path, "holds no text")
-    tokens = max(1.0, text_bytes / BYTES_PER_TOKEN)
+    tokens = max(1.0, text_bytes / _BYTES_PER_TOKEN)
     what = "" if read is _txt else "of its text values "
     rule = (
         f"{path.name} holds {format_tokens(tokens)} tokens: {text_bytes:,} bytes {what}at"
-        f" {BYTES_PER_TOKEN:g} bytes a token, a rule of thumb; --tokens states a tokenizer's own count"
+        f" {_BYTES_PER_TOKEN:g} bytes a token, a rule of thumb; --tokens states a tokenizer's own count"
     )
     return Counted(tokens=tokens, rule=rule)
 

@@ -17,7 +17,7 @@ from rightsizer_engine.values import immutable
 from rightsizer_launch.running.calibration import add, default_path, read, report_observations, write
 
 GIB = 2.0**30
-ASSUMED_STEPS = 20
+_ASSUMED_STEPS = 20
 """Steps behind a row's step_time_s where the table has no column `steps`: a guess."""
 
 
@@ -46,7 +46,7 @@ def update_calibration(
     new = [one for report in reports for one in _reported(report)]
     skipped: tuple[str, ...] = ()
     if runs is not None:
-        measured, skipped = row_observations(read_table(runs), name=runs.name)
+        measured, skipped = _row_observations(read_table(runs), name=runs.name)
         new += measured
         if not measured:
             raise OptionError("--runs", value=str(runs), remedy=f"has no measured run: {skipped[0]}")
@@ -76,7 +76,7 @@ def _reported(path: Path) -> tuple[Observation, ...]:
     return observations
 
 
-def row_observations(
+def _row_observations(
     rows: Iterable[dict[str, str]], *, name: str
 ) -> tuple[list[Observation], tuple[str, ...]]:
     """The measured rows of a table, and why the others are skipped."""
@@ -91,7 +91,7 @@ def row_observations(
         except RightsizerError as error:
             skipped.append(f"{row['id']}: {error}")
             continue
-        steps = int(_positive(row.get("steps"))) or ASSUMED_STEPS
+        steps = int(_positive(row.get("steps"))) or _ASSUMED_STEPS
         observations.append(
             Observation(
                 run=f"{name}:{row['id']}",

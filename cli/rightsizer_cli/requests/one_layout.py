@@ -15,10 +15,10 @@ from rightsizer_engine.search.pricing.options import price_layout
 from rightsizer_engine.search.types import Option, Request
 from rightsizer_engine.values import immutable
 
-ANY_TOKENS = "1T"
+_ANY_TOKENS = "1T"
 """Placeholder for a missing --tokens; figures that depend on it are not printed."""
 
-SHARDINGS = {s.name.lower(): s for s in Sharding}
+_SHARDINGS = {s.name.lower(): s for s in Sharding}
 
 
 @immutable
@@ -40,16 +40,16 @@ def priced(
 ) -> Priced:
     """Predict one layout; without tokens the figures of a run mean nothing, those of a step do."""
     whole_run = is_whole_run(file, job)
-    _, request = read(file, job if whole_run else replace(job, tokens=ANY_TOKENS), hardware)
+    _, request = read(file, job if whole_run else replace(job, tokens=_ANY_TOKENS), hardware)
     request = calibrated(request, ignore=ignore)
     if len(request.clusters) != 1:
         names = ", ".join(cluster.gpu.name for cluster in request.clusters)
         raise OptionError("--gpu", value=names, remedy="name exactly one GPU type to estimate a layout")
-    option, fits = price_layout(request, layout_from(flags, request=request))
+    option, fits = price_layout(request, _layout_from(flags, request=request))
     return Priced(request=request, option=option, fits=fits)
 
 
-def layout_from(flags: LayoutFlags, *, request: Request) -> Layout:
+def _layout_from(flags: LayoutFlags, *, request: Request) -> Layout:
     """The layout of the flags; missing values follow from the GPUs, the batch and the framework."""
     network = request.architecture
     if network.heads % flags.tp:
@@ -126,11 +126,11 @@ def _kind_of_sharding(flags: LayoutFlags, framework: Framework) -> Sharding:
     """The flag's kind of sharding; default: the most that the framework supports."""
     if flags.sharding is not None:
         kind = flags.sharding.lower()
-        if kind not in SHARDINGS:
+        if kind not in _SHARDINGS:
             raise OptionError(
-                "--sharding", value=flags.sharding, remedy=f"must be one of {', '.join(SHARDINGS)}"
+                "--sharding", value=flags.sharding, remedy=f"must be one of {', '.join(_SHARDINGS)}"
             )
-        return SHARDINGS[kind]
+        return _SHARDINGS[kind]
     if framework.can_zero3:
         return Sharding.ZERO3
     return Sharding.ZERO1 if framework.can_zero1 else Sharding.NONE

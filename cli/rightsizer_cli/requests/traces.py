@@ -14,7 +14,7 @@ from rightsizer_api.untrusted_text import read_bytes, read_text
 from rightsizer_cli.requests.usage_errors import OptionError
 from rightsizer_engine.values import immutable
 
-SAMPLE = "philly_sample.csv"
+_SAMPLE = "philly_sample.csv"
 """The trace that comes with the package: every 40th job of Microsoft's Philly cluster."""
 
 _REQUIRED = ("submitted_utc", "duration_s", "gpus")
@@ -45,8 +45,8 @@ class Trace:
 def read_trace(path: Path | None) -> Trace:
     """The trace in a CSV file, plain or gzipped; without one, the sample."""
     if path is None:
-        text = files("rightsizer_cli").joinpath("data", SAMPLE).read_text("utf-8")
-        return Trace(name=SAMPLE, rows=_rows(text, SAMPLE))
+        text = files("rightsizer_cli").joinpath("data", _SAMPLE).read_text("utf-8")
+        return Trace(name=_SAMPLE, rows=_rows(text, _SAMPLE))
     return Trace(name=path.name, rows=_rows(_text(path), path.name))
 
 
