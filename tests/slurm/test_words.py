@@ -23,7 +23,7 @@ def names(path: Path) -> set[str]:
     return set(re.findall(r"[A-Za-z_]\w*", code))
 
 
-def test_no_identifier_says_question_or_answer() -> None:
+def test_no_identifier_has_question_or_answer() -> None:
     files = [*FOLDER.rglob("*.py"), *FOLDER.rglob("*.lua")]
     found = {f"{path.relative_to(FOLDER)}: {name}" for path in files for name in {*names(path), path.stem}}
     assert {each for each in found if OTHER.search(each.partition(": ")[2])} == PROTOCOLS

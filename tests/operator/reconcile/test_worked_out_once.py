@@ -1,4 +1,4 @@
-"""What a reconcile derives, it derives once and passes on."""
+"""A reconcile derives each value once and passes it on."""
 
 import sys
 from collections import Counter
@@ -21,7 +21,7 @@ DERIVED = {
 
 
 def calls(snapshot):
-    """How often a reconcile of this snapshot calls each of these functions."""
+    """The number of calls of each of these functions in a reconcile of this snapshot."""
     counted = Counter()
 
     def count(frame, event, _):
