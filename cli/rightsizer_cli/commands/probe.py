@@ -10,7 +10,7 @@ from rightsizer_cli.output.exits import INTERRUPTED, OK
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from rightsizer_launch.probe_run import Executor
+    from rightsizer_launch.running.probe_run import Executor
 
 
 def probe(
@@ -42,7 +42,7 @@ def probe(
 
     from rightsizer_api import load
     from rightsizer_engine.units import parse_duration_s
-    from rightsizer_launch.probe_run import ProbeOptions, run_probe
+    from rightsizer_launch.running.probe_run import ProbeOptions, run_probe
 
     options = ProbeOptions(
         limit_s=parse_duration_s(time, field="--time"),

@@ -68,7 +68,7 @@ def probe(
     import secrets
 
     from rightsizer_engine.units import parse_duration_s
-    from rightsizer_launch.probe_run import ProbeOptions, run_probe
+    from rightsizer_launch.running.probe_run import ProbeOptions, run_probe
     from rightsizer_operator.kubectl.plans import named_plan
     from rightsizer_operator.kubectl.probe import KubernetesProbe
 

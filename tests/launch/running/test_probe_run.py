@@ -11,9 +11,9 @@ from rightsizer_engine.domain.cases import Case
 from rightsizer_engine.domain.observation import observe
 from rightsizer_engine.errors import InputError
 from rightsizer_engine.search.size import size
-from rightsizer_launch.probe_run import ProbeOptions, run_probe
 from rightsizer_launch.running import calibration
 from rightsizer_launch.running.probe import Interrupted, no_steps
+from rightsizer_launch.running.probe_run import ProbeOptions, run_probe
 
 H100 = "H100-SXM5-80GB"
 OPTIONS = ProbeOptions(limit_s=300.0)
