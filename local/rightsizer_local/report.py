@@ -99,10 +99,10 @@ def elsewhere(plan: TrainingPlan, gpu: str = ELSEWHERE) -> dict[str, Any]:
     """The plan sized for another GPU, as a PlanReport; or the error."""
     try:
         unbounded = plan.model_copy(update={"spec": plan.spec.model_copy(update={"resources": _free(plan)})})
-        answer = size(sizing.resolve(unbounded).request(clusters=(lookup.cluster(gpu),)))
+        response = size(sizing.resolve(unbounded).request(clusters=(lookup.cluster(gpu),)))
     except RightsizerError as error:
         return {"gpuType": gpu, "error": str(error)}
-    return reporting.report(answer).model_dump(mode="json", by_alias=True, exclude_none=True)
+    return reporting.report(response).model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 def _free(plan: TrainingPlan) -> Any:

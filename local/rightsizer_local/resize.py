@@ -58,8 +58,10 @@ class _MachineScaling:
             sizes = [size_from_option(self._option, self._option)]
             for cluster in self._clusters:
                 request = replace(self._request, clusters=(cluster,), gpu_counts=(cluster.max_gpus,))
-                answer = size(request) if cluster.max_gpus != self._option.gpus else None
-                sizes += [size_from_option(answer.option, self._option)] if isinstance(answer, Plan) else []
+                response = size(request) if cluster.max_gpus != self._option.gpus else None
+                sizes += (
+                    [size_from_option(response.option, self._option)] if isinstance(response, Plan) else []
+                )
             self._table = tuple(sorted(sizes, key=lambda size: size.gpus))
         return recalibrate(self._table, self._option, gpus=gpus, tokens_per_s=tokens_per_s, steps=steps)
 

@@ -61,7 +61,7 @@ class Series:
     points: tuple[tuple[float, float], ...]
 
 
-Answer = Sequence[Row] | FailedQuery
+QueryResult = Sequence[Row] | FailedQuery
 
 
 class Prometheus:
@@ -94,7 +94,7 @@ class Prometheus:
         """Close the connection."""
         self._http.close()
 
-    def instant(self, query: str, *, at_s: float | None = None) -> Answer:
+    def instant(self, query: str, *, at_s: float | None = None) -> QueryResult:
         """Every series at one moment (default: the server's now)."""
         document = self._ask("query", {"query": query, **({} if at_s is None else {"time": f"{at_s:.3f}"})})
         if isinstance(document, FailedQuery):
@@ -137,20 +137,20 @@ class Prometheus:
                 f"api/v1/{path}",
                 data={**form, "timeout": f"{server_s:.3f}"},
                 auth=_auth(self._access),
-            ) as answer:
-                body = self._body(answer, began_s)
+            ) as response:
+                body = self._body(response, began_s)
         except httpx.HTTPError as error:
             return FailedQuery(reason=f"{type(error).__name__}: {str(error)[:200]}")
         except InputError as error:
             return FailedQuery(reason=f"{error.field}: {error.value}: {error.remedy}")
         if isinstance(body, FailedQuery):
             return body
-        return _data(answer, body)
+        return _data(response, body)
 
-    def _body(self, answer: httpx.Response, began_s: float) -> bytes | FailedQuery:
+    def _body(self, response: httpx.Response, began_s: float) -> bytes | FailedQuery:
         """The body, at most so long and so late: a server that trickles does not hold us."""
         parts, size = [], 0
-        for part in answer.iter_bytes():
+        for part in response.iter_bytes():
             size += len(part)
             if size > self._access.most_bytes:
                 return FailedQuery(reason=f"the answer is longer than {self._access.most_bytes:,} bytes")
@@ -160,16 +160,16 @@ class Prometheus:
         return b"".join(parts)
 
 
-def _data(answer: httpx.Response, body: bytes) -> dict[str, Any] | FailedQuery:
+def _data(response: httpx.Response, body: bytes) -> dict[str, Any] | FailedQuery:
     """The `data` of a valid response. One with warnings may be partial (Thanos), so it is none."""
     try:
         document = httpx.Response(200, content=body).json()
     except (ValueError, RecursionError):
-        return FailedQuery(reason=f"HTTP {answer.status_code}, and no JSON")
-    if not isinstance(document, dict) or document.get("status") != "success" or answer.status_code != 200:
+        return FailedQuery(reason=f"HTTP {response.status_code}, and no JSON")
+    if not isinstance(document, dict) or document.get("status") != "success" or response.status_code != 200:
         told = document if isinstance(document, dict) else {}
         reported = told.get("error") or told.get("message")  # the latter: Kubernetes, whose proxy we came by
-        return FailedQuery(reason=f"HTTP {answer.status_code}: {str(reported)[:200]}")
+        return FailedQuery(reason=f"HTTP {response.status_code}: {str(reported)[:200]}")
     if document.get("warnings"):
         return FailedQuery(reason=f"a partial answer: {str(document['warnings'])[:200]}")
     data = document.get("data")

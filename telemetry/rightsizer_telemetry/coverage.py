@@ -45,10 +45,12 @@ class Coverage:
 
 def look(client: Prometheus, *, start_s: float, end_s: float, step_s: float) -> Coverage | NoData:
     """Which families the server has over the window. InputError if it returns no usable answer."""
-    answer = client.range(_QUERY, start_s=start_s, end_s=end_s, step_s=step_s)
-    if isinstance(answer, FailedQuery):
-        raise InputError("prometheus", value=answer.reason, remedy="no usable answer: is the address right?")
-    seen = {one.labels.get("family", ""): frozenset(at_s for at_s, _ in one.points) for one in answer}
+    response = client.range(_QUERY, start_s=start_s, end_s=end_s, step_s=step_s)
+    if isinstance(response, FailedQuery):
+        raise InputError(
+            "prometheus", value=response.reason, remedy="no usable answer: is the address right?"
+        )
+    seen = {one.labels.get("family", ""): frozenset(at_s for at_s, _ in one.points) for one in response}
     if not seen:
         return _no_data(end_s - start_s)
     sources = {

@@ -127,7 +127,7 @@ def discovered(
     if (host := os.environ.get("KUBERNETES_SERVICE_HOST")) and (account / "token").exists():
         port = os.environ.get("KUBERNETES_SERVICE_PORT", "443")
         services = _listed_inside(f"https://{f'[{host}]' if ':' in host else host}:{port}", account)
-        with _answering(services, access, lambda service: service.inside, None, say) as client:
+        with _responding(services, access, lambda service: service.inside, None, say) as client:
             yield client
         return
     path = shutil.which("kubectl")
@@ -139,13 +139,13 @@ def discovered(
     services = _listed(kubectl)
     with (
         _proxy(kubectl) as socket,
-        _answering(services, access, lambda service: service.proxied, socket, say) as client,
+        _responding(services, access, lambda service: service.proxied, socket, say) as client,
     ):
         yield client
 
 
 @contextmanager
-def _answering(
+def _responding(
     services: Sequence[PrometheusService],
     access: PrometheusSettings,
     address: Callable[[PrometheusService], str],
@@ -157,12 +157,12 @@ def _answering(
         settings = replace(access, url=address(service), tenant=access.tenant or service.tenant)
         transport = None if socket is None else httpx.HTTPTransport(uds=str(socket))
         with Prometheus(settings, transport=transport) as client:
-            answer = client.instant("vector(1)")
-            if not isinstance(answer, FailedQuery):
+            response = client.instant("vector(1)")
+            if not isinstance(response, FailedQuery):
                 say(f"Prometheus: service {service}")
                 yield client
                 return
-        reasons.append(f"{service}: {answer.reason}")
+        reasons.append(f"{service}: {response.reason}")
     tried = f"none answers ({printable('; '.join(reasons))})" if reasons else "no service is labelled as one"
     raise InputError("--prometheus", value="", remedy=f"give its address: {tried} in the cluster")
 
@@ -182,18 +182,18 @@ def _listed_inside(server: str, account: Path) -> tuple[PrometheusService, ...]:
     tls = ssl.create_default_context(cafile=account / "ca.crt")
     token = (account / "token").read_text().strip()
     try:
-        answer = httpx.get(
+        response = httpx.get(
             f"{server}/api/v1/services",
             headers={"Authorization": f"Bearer {token}"},
             verify=tls,
             timeout=_SERVICES_S,
             trust_env=False,
         )
-        answer.raise_for_status()
+        response.raise_for_status()
     except httpx.HTTPError as error:
         remedy = f"give its address: this pod cannot list services: {printable(str(error).splitlines()[0])}"
         raise InputError("--prometheus", value="", remedy=remedy) from None
-    return candidates(answer.json()["items"])
+    return candidates(response.json()["items"])
 
 
 @contextmanager

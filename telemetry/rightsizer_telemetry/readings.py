@@ -168,15 +168,15 @@ def _rounded(window_s: float) -> float:
 
 def _server_time(client: Prometheus, clock: Callable[[], float]) -> float | FailedQuery:
     """The server's time, if its clock agrees with ours."""
-    answer = client.instant("vector(time())")
-    if isinstance(answer, FailedQuery):
-        return answer
-    if len(answer) != 1 or not math.isfinite(answer[0].value):
+    response = client.instant("vector(time())")
+    if isinstance(response, FailedQuery):
+        return response
+    if len(response) != 1 or not math.isfinite(response[0].value):
         return FailedQuery(reason="it returned no time")
-    off_s = answer[0].value - clock()
+    off_s = response[0].value - clock()
     if abs(off_s) > _MOST_SKEW_S:
         return FailedQuery(reason=f"its clock is {off_s:+.0f} s off")
-    return answer[0].value
+    return response[0].value
 
 
 def _figures(
@@ -187,17 +187,17 @@ def _figures(
     figures: dict[Hashable, dict[str, float]] = {job.key: {} for job in jobs}
     failed = 0
     for query in _QUERIES:
-        answer = client.instant(query.text(selector, window_s), at_s=now_s)
-        if isinstance(answer, FailedQuery):
+        response = client.instant(query.text(selector, window_s), at_s=now_s)
+        if isinstance(response, FailedQuery):
             failed += 1
             if failed >= _FAILURES:
                 return {}, {}
             continue
-        for key, rows in _by_key(jobs, answer).items():
+        for key, rows in _by_key(jobs, response).items():
             if len(rows) == 1 and math.isfinite(rows[0].value) and rows[0].value >= 0:
                 figures[key][query.name] = rows[0].value
-    answer = client.instant(_PHASE.replace("%s", selector), at_s=now_s)
-    phases = {} if isinstance(answer, FailedQuery) else _by_key(jobs, answer)
+    response = client.instant(_PHASE.replace("%s", selector), at_s=now_s)
+    phases = {} if isinstance(response, FailedQuery) else _by_key(jobs, response)
     return figures, {key: _phase(rows) for key, rows in phases.items()}
 
 

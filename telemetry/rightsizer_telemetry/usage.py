@@ -220,11 +220,11 @@ class _Queries:
         """Every figure of every workload, by name; unmeasured ones are absent."""
         figures: dict[_Holder, dict[str, float]] = {}
         spans = f"[{duration(self.window_s)}:{duration(self.step_s)}]"
-        questions = {
+        queries = {
             **{name: f"max by ({_BY}) (sum_over_time(({query}){spans}))" for name, query in _SUMS.items()},
             **{name: query.replace("%r", duration(self.window_s)) for name, query in _LEVELS.items()},
         }
-        for name, query in questions.items():
+        for name, query in queries.items():
             for row in self.instant(query):
                 if math.isfinite(row.value) and row.value >= 0:
                     figures.setdefault(_holder(row), {})[name] = row.value
@@ -260,8 +260,8 @@ class _Queries:
         curves = {}
         for name, query in _CURVES.items():
             spelt = self._spelt(query)
-            answer = self.client.range(spelt, start_s=start_s, end_s=self.now_s, step_s=self.step_s)
-            series: Sequence[Series] = () if isinstance(answer, FailedQuery) else answer
+            response = self.client.range(spelt, start_s=start_s, end_s=self.now_s, step_s=self.step_s)
+            series: Sequence[Series] = () if isinstance(response, FailedQuery) else response
             curves[name] = tuple(
                 (at_s, value) for one in series for at_s, value in one.points if math.isfinite(value)
             )
@@ -329,10 +329,12 @@ def _holder(row: Row) -> _Holder:
     return (executor, cluster, namespace, workload)
 
 
-def _require(answer: Sequence[Row] | FailedQuery) -> Sequence[Row]:
-    if isinstance(answer, FailedQuery):
-        raise InputError("prometheus", value=answer.reason, remedy="no usable answer: is the address right?")
-    return answer
+def _require(response: Sequence[Row] | FailedQuery) -> Sequence[Row]:
+    if isinstance(response, FailedQuery):
+        raise InputError(
+            "prometheus", value=response.reason, remedy="no usable answer: is the address right?"
+        )
+    return response
 
 
 def _sum(values: Iterable[float | None]) -> float | None:
