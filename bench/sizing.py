@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from rightsizer_api import validate
 from rightsizer_api.sizing import resolve
 from rightsizer_operator.reconcile.size import decide
-from rightsizer_operator.reconcile.sizing_answer import NotSizedYetError, SizingQuestion
+from rightsizer_operator.reconcile.sizing_response import NotSizedYetError, SizeRequest
 from rightsizer_operator.runtime.sizing import Sizing, sizing_lanes
 from rightsizer_operator.values.inventory import Inventory
 from rightsizer_operator.values.nodes import ClusterNode
@@ -32,7 +32,7 @@ HUGE = {"model": {"name": "deepseek-v3"}, "budget": {"maxUSD": 1000}}
 SMALL = {"model": {"name": "gpt2"}, "resources": {"maxGPUs": 8}}
 
 
-def question(spec: dict[str, object], batch: int) -> SizingQuestion:
+def size_request(spec: dict[str, object], batch: int) -> SizeRequest:
     """The first question of a plan with this batch."""
     workload = {"tokens": "10B", "sequenceLength": 1024, "globalBatchSequences": batch}
     plan = {
@@ -42,22 +42,22 @@ def question(spec: dict[str, object], batch: int) -> SizingQuestion:
         "spec": {"workload": workload, "deadline": {"finishWithin": "30d"}, **spec},
     }
 
-    def size(asked: SizingQuestion) -> None:
+    def size(asked: SizeRequest) -> None:
         raise NotSizedYetError(asked)
 
     try:
         decide(resolve(validate(plan)), inventory=INVENTORY, now=NOW, created=NOW, size=size)
     except NotSizedYetError as missing:
-        return missing.question
+        return missing.size_request
     raise AssertionError("it needs no search")
 
 
 async def reactions(seconds: int, huge_per_s: int) -> tuple[list[float], float]:
     """Seconds until one small plan a second has its size, and the event loop's longest lag."""
-    sizing, answered, lags = Sizing(sizing_lanes(BUDGET_S), budget_s=BUDGET_S), {}, [0.0]
-    sizing.on_answer = lambda key: answered.setdefault(key, asyncio.Event()).set()
-    huge = [question(HUGE, 15360 + 8 * n) for n in range(seconds * huge_per_s)]
-    small = [question(SMALL, 256 + 8 * n) for n in range(seconds + 1)]
+    sizing, cached_response, lags = Sizing(sizing_lanes(BUDGET_S), budget_s=BUDGET_S), {}, [0.0]
+    sizing.on_response = lambda key: cached_response.setdefault(key, asyncio.Event()).set()
+    huge = [size_request(HUGE, 15360 + 8 * n) for n in range(seconds * huge_per_s)]
+    small = [size_request(SMALL, 256 + 8 * n) for n in range(seconds + 1)]
 
     async def tick() -> None:
         while True:
@@ -67,10 +67,10 @@ async def reactions(seconds: int, huge_per_s: int) -> tuple[list[float], float]:
 
     async def react(n: int) -> float:
         key, began_s = ("other", f"small-{n}"), time.monotonic()
-        answered[key] = asyncio.Event()
+        cached_response[key] = asyncio.Event()
         sizing.ask(key, 1, small[n])
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(answered[key].wait(), LONGEST_S)
+            await asyncio.wait_for(cached_response[key].wait(), LONGEST_S)
         return time.monotonic() - began_s
 
     sizing.start()

@@ -290,8 +290,8 @@ def on_kubernetes(scenario):
         clock[0] = unix_s
         advisor.record(plan, progress, at_s=unix_s - MONOTONIC_S)
     clock[0] = scenario.now_s
-    question = advisor.question(("team", "demo"), cache, now_s=clock[0] - MONOTONIC_S)
-    question()
+    work = advisor.due_work(("team", "demo"), cache, now_s=clock[0] - MONOTONIC_S)
+    work()
     return captured[-1], advisor.decision(plan)
 
 

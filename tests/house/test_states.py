@@ -47,8 +47,8 @@ def test_words_of_the_status_are_written_once():
 
 
 CAMEL = re.compile(r"[a-z][a-z0-9]*(?:[A-Z][A-Za-z0-9]*)+")
-EDGES = ("values", "manifests")
-"""Folders of the operator that know the API's documents."""
+EDGES = ("values", "manifests", "kubectl")
+"""Folders of the operator that know the API's documents; kubectl prints them."""
 
 
 def look_ups(tree: ast.AST) -> Iterator[tuple[int, str]]:

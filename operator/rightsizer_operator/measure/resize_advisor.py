@@ -45,7 +45,7 @@ from rightsizer_operator.reconcile.resize_advice import (
     unmeasured,
 )
 from rightsizer_operator.reconcile.size import node_requirements, scaling_of
-from rightsizer_operator.reconcile.sizing_answer import RunningAttempt
+from rightsizer_operator.reconcile.sizing_response import RunningAttempt
 from rightsizer_operator.values.attempt import AttemptRecord
 from rightsizer_operator.values.conditions import state_of
 from rightsizer_operator.values.inventory import Inventory
@@ -182,7 +182,7 @@ class Advisor:
         if memory is not None and memory.decision is not None and memory.decision[1] is decision:
             memory.decision = None
 
-    def question(self, key: Key, cache: Cache, *, now_s: float) -> Callable[[], None] | None:
+    def due_work(self, key: Key, cache: Cache, *, now_s: float) -> Callable[[], None] | None:
         """The work of a decision that is due, for a thread; None: no decision is due."""
         plan = cache.plans.get(key)
         memory = self._known(plan) if plan is not None else None
@@ -192,7 +192,7 @@ class Advisor:
         if now_s - last_s < self._settings.decide_s:
             return None
         memory.decided_at_s = now_s
-        question = _Question(
+        request = _DecisionRequest(
             plan=plan,
             key=key,
             inventory=cache.inventory(without=key),
@@ -203,40 +203,40 @@ class Advisor:
             unix_s=self._unix(),
             others_waiting=_others_wait(plan, key, cache),
         )
-        return lambda: self._answer(question, memory)
+        return lambda: self._respond(request, memory)
 
     def _known(self, plan: Mapping[str, Any]) -> _Memory | None:
         memory = self._memories.get(key_of(plan))
         return memory if memory is not None and memory.uid == plan["metadata"]["uid"] else None
 
-    def _answer(self, question: "_Question", memory: _Memory) -> None:
+    def _respond(self, request: "_DecisionRequest", memory: _Memory) -> None:
         try:
-            decision = self._decide(question, memory)
+            decision = self._decide(request, memory)
         except RightsizerError as error:
-            _LOG.warning("no resize decision: %s", error, extra=log_fields(question.key))
+            _LOG.warning("no resize decision: %s", error, extra=log_fields(request.key))
             return
         except Exception:  # a fault of ours in one plan must not stop all the others
-            _LOG.exception("a fault in a resize decision", extra=log_fields(question.key))
+            _LOG.exception("a fault in a resize decision", extra=log_fields(request.key))
             return
         if decision is not None:
-            memory.decision = (generation_of(question.plan), decision)
+            memory.decision = (generation_of(request.plan), decision)
 
-    def _decide(self, question: "_Question", memory: _Memory) -> Decision | None:
-        resolved, status = parsed_plan(question.plan), PersistedStatus.of(question.plan.get("status") or {})
+    def _decide(self, request: "_DecisionRequest", memory: _Memory) -> Decision | None:
+        resolved, status = parsed_plan(request.plan), PersistedStatus.of(request.plan.get("status") or {})
         plan = resolved.plan
         if plan.spec.resize_mode is ElasticityMode.OFF or status.sized is None or status.attempt is None:
             return None
-        context = self._context(question, plan, status)
+        context = self._context(request, plan, status)
         needed_s = window_s(limits_of_plan(plan, status, context=context, settings=self._settings))
         memory.keep_s = self._keep_s(needed_s)
-        if isinstance(question.counters, Missing):
-            return unmeasured(status, question.counters)
-        scaling = self._scaling(question, memory, resolved, status.sized)
+        if isinstance(request.counters, Missing):
+            return unmeasured(status, request.counters)
+        scaling = self._scaling(request, memory, resolved, status.sized)
         if scaling is None:
             return None
         own = newest_reading(
-            question.marks,
-            now_s=question.now_s,
+            request.marks,
+            now_s=request.now_s,
             window_s=needed_s,
             stall_s=self._settings.window_s,
             warm_up_s=self._settings.warm_up_s,
@@ -244,41 +244,43 @@ class Advisor:
         return self._advise(
             resolved,
             status,
-            reading=with_gpu_counters(own, question.counters),
+            reading=with_gpu_counters(own, request.counters),
             context=context,
             scaling=scaling,
             settings=self._settings,
-            now=dt.datetime.fromtimestamp(question.unix_s, dt.UTC),
+            now=dt.datetime.fromtimestamp(request.unix_s, dt.UTC),
         )
 
-    def _context(self, question: "_Question", plan: TrainingPlan, status: PersistedStatus) -> ResizeContext:
+    def _context(
+        self, request: "_DecisionRequest", plan: TrainingPlan, status: PersistedStatus
+    ) -> ResizeContext:
         """Free GPUs, demand, training time and restart price.
 
         Launches before this operator began are left out: their first step may be missing from the marks.
         """
-        ahead_s = question.unix_s - question.now_s
+        ahead_s = request.unix_s - request.now_s
         watched = [unix_s - ahead_s for unix_s in launches_of(status) if unix_s >= self._began_s]
         starts = (
             *recorded_starts_s(status, until_s=self._began_s),
-            *start_durations_s(question.marks, watched),
+            *start_durations_s(request.marks, watched),
         )
         sized = size_of(status)
-        room = question.inventory.free(node_requirements(plan), sized.gpu_type, question.pod_gpus)
+        room = request.inventory.free(node_requirements(plan), sized.gpu_type, request.pod_gpus)
         return ResizeContext(
             free_gpus=max(0, room - sized.gpus),
-            others_waiting=question.others_waiting,
-            trained_s=trained_s(question.marks, now_s=question.now_s),
+            others_waiting=request.others_waiting,
+            trained_s=trained_s(request.marks, now_s=request.now_s),
             restart_s=restart_s(starts, prior_s=self._settings.restart_s),
             visited=visits_of(
-                question.marks, layout=lambda mark: layout_before(status, mark.time_s + ahead_s)
+                request.marks, layout=lambda mark: layout_before(status, mark.time_s + ahead_s)
             ),
         )
 
     def _scaling(
-        self, question: "_Question", memory: _Memory, resolved: ResolvedPlan, sized: SizedPlan
+        self, request: "_DecisionRequest", memory: _Memory, resolved: ResolvedPlan, sized: SizedPlan
     ) -> Scaling | None:
         """The plan's curve, cached while its spec and layout stay: it costs a search."""
-        holds_for = (generation_of(question.plan), sized.layout)
+        holds_for = (generation_of(request.plan), sized.layout)
         if memory.curve is not None and memory.curve[0] == holds_for:
             return memory.curve[1]
         scaling = self._scaling_of(
@@ -286,8 +288,8 @@ class Advisor:
             RunningAttempt(
                 layout=sized.layout, batch=sized.batch_sequences, elastic=True, gpu_type=sized.gpu_type
             ),
-            inventory=question.inventory,
-            created=created_at(question.plan) or dt.datetime.now(dt.UTC),
+            inventory=request.inventory,
+            created=created_at(request.plan) or dt.datetime.now(dt.UTC),
             inter_gbps=self._settings.inter_node_gbps,
         )
         if scaling is not None:
@@ -296,7 +298,7 @@ class Advisor:
 
 
 @immutable
-class _Question:
+class _DecisionRequest:
     """One plan and its measurements at the time of a decision. `now_s` is monotonic."""
 
     plan: Mapping[str, Any]

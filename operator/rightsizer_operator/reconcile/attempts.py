@@ -6,7 +6,7 @@ from rightsizer_api.spec.launch import Carrier
 from rightsizer_launch.worker_spec import ElasticRange, LaunchSize, elastic_range, worker_spec
 from rightsizer_operator.manifests.pod_spec import DIRECTORIES, AttemptLaunch, digest
 from rightsizer_operator.reconcile.lifetime import active_deadline_s
-from rightsizer_operator.reconcile.sizing_answer import RunningAttempt
+from rightsizer_operator.reconcile.sizing_response import RunningAttempt
 from rightsizer_operator.reconcile.state import ReconcileState
 from rightsizer_operator.values import names
 from rightsizer_operator.values.attempt import AttemptRecord

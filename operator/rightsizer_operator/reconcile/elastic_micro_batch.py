@@ -14,7 +14,7 @@ A micro-batch that does not divide at a later size costs a new start.
 
 
 def with_divisible_micro_batch(
-    request: Request, answer: Plan, sizes: range, size: Callable[[Request], Plan | NoPlan]
+    request: Request, found: Plan, sizes: range, size: Callable[[Request], Plan | NoPlan]
 ) -> Plan | NoPlan:
     """The size, or the same number of GPUs with a smaller micro-batch that divides at more of `sizes`.
 
@@ -22,10 +22,10 @@ def with_divisible_micro_batch(
     every size that the batch divides at; it is tried first, then the next larger. Plans that are not data
     parallel, and plans that state their micro-batch, keep theirs.
     """
-    option = answer.option
+    option = found.option
     layout, batch = option.layout, option.global_batch_sequences
     if "micro_batch" in request.pinned or not is_data_parallel(layout):
-        return answer
+        return found
     shares = [batch // gpus for gpus in sizes if batch % gpus == 0]
     divisors = [m for m in range(1, layout.micro_batch + 1) if layout.micro_batch % m == 0]
     smallest = max(m for m in divisors if all(share % m == 0 for share in shares))
@@ -38,12 +38,12 @@ def with_divisible_micro_batch(
     )
     for micro_batch in divisors[divisors.index(smallest) : -1]:
         other = size(replace(same_size, pinned={**request.pinned, "micro_batch": micro_batch}))
-        if isinstance(other, Plan) and _as_good(other, answer):
+        if isinstance(other, Plan) and _as_good(other, found):
             return other
-    return answer
+    return found
 
 
-def _as_good(other: Plan, answer: Plan) -> bool:
+def _as_good(other: Plan, found: Plan) -> bool:
     return is_data_parallel(other.option.layout) and (
-        other.option.step_s <= _LONGEST_STEP * answer.option.step_s
+        other.option.step_s <= _LONGEST_STEP * found.option.step_s
     )

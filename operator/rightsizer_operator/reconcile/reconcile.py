@@ -21,8 +21,8 @@ from rightsizer_operator.reconcile.persisted import PersistedStatus
 from rightsizer_operator.reconcile.resize import advised, fallen_back, proven
 from rightsizer_operator.reconcile.run import clean_up, run
 from rightsizer_operator.reconcile.size import decide
-from rightsizer_operator.reconcile.sizing_answer import NotSizedYetError, answered
-from rightsizer_operator.reconcile.sizing_answer import Size as Sizes
+from rightsizer_operator.reconcile.sizing_response import NotSizedYetError, cached_response
+from rightsizer_operator.reconcile.sizing_response import Size as Sizes
 from rightsizer_operator.reconcile.state import ReconcileState
 from rightsizer_operator.reconcile.status import run_conditions, status_document
 from rightsizer_operator.values.actions import Action, EmitEvent, PatchStatus, Requeue, SearchSize
@@ -43,8 +43,8 @@ from rightsizer_operator.values.snapshot import Snapshot
 _MOST_FAULT = 500  # characters
 
 
-def reconcile(snapshot: Snapshot, *, size: Sizes = answered) -> tuple[Action, ...]:
-    """The actions for one plan; empty when nothing has to change. `size` answers sizing questions."""
+def reconcile(snapshot: Snapshot, *, size: Sizes = cached_response) -> tuple[Action, ...]:
+    """The actions for one plan; empty when nothing has to change. `size` responds to size requests."""
     if is_being_deleted(snapshot.plan):
         return ()  # the garbage collector deletes the children; workers save on SIGTERM
     try:
@@ -77,7 +77,7 @@ def _decided(state: ReconcileState) -> ReconcileState:
 
 def _while_sizing(state: ReconcileState, missing: NotSizedYetError) -> tuple[Action, ...]:
     """Request the size. A plan that runs goes on at its present size; one that waits for long says so."""
-    state = state.then(SearchSize(question=missing.question))
+    state = state.then(SearchSize(size_request=missing.size_request))
     if state.job is not None:
         return _finish(run(clocked(state)))
     if missing.long and state.persisted.sized is None:

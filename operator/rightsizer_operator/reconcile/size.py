@@ -20,13 +20,13 @@ from rightsizer_engine.search.types import Request
 from rightsizer_engine.values import immutable
 from rightsizer_launch.running.limits import gpu_bounds
 from rightsizer_launch.worker_spec import in_place_sizes
-from rightsizer_operator.reconcile.sizing_answer import (
+from rightsizer_operator.reconcile.sizing_response import (
     RunningAttempt,
     Size,
-    SizingAnswer,
-    SizingQuestion,
+    SizeRequest,
+    SizeResponse,
     SizingRefusedError,
-    answered,
+    cached_response,
     report_of,
 )
 from rightsizer_operator.values.inventory import Inventory, clusters
@@ -60,7 +60,7 @@ def decide(
     running: RunningAttempt | None = None,
     quota_gpus: int | None = None,
     inter_gbps: float | None = None,
-    size: Size = answered,
+    size: Size = cached_response,
 ) -> SizingResult:
     """Size a plan on the GPUs where its pods can be placed now, else on all GPUs; else name the lack.
 
@@ -80,34 +80,34 @@ def decide(
     request = _request(resolved, kinds, inter_gbps=inter_gbps, created=created)
     request = _continued(replace(request, deadline_s=None if left_s is None else _floor(left_s)), running)
     elastic = range(0) if running else in_place_sizes(plan)
-    question = SizingQuestion(request, running=running, elastic=elastic)
+    size_request = SizeRequest(request, running=running, elastic=elastic)
     try:
-        found = _on_free_else_all(size, question, inventory, requirements, quota_gpus)
+        found = _on_free_else_all(size, size_request, inventory, requirements, quota_gpus)
         if found is not None:
             total = {kind: inventory.total(requirements, kind, node) for kind, node in kinds.items()}
-            note = _quota_note(size, question, found, total, quota_gpus)
+            note = _quota_note(size, size_request, found, total, quota_gpus)
             return SizingResult(sized=found.sized, message=found.message + note)
-        return _missing(report_of(size, SizingQuestion(request)), kinds, inventory, requirements, quota_gpus)
+        return _missing(report_of(size, SizeRequest(request)), kinds, inventory, requirements, quota_gpus)
     except SizingRefusedError as refused:
         return SizingResult(reason=State.SIZING_TOO_LONG, message=f"{refused}; {_SIMPLER}")
 
 
 def _on_free_else_all(
     size: Size,
-    question: SizingQuestion,
+    size_request: SizeRequest,
     inventory: Inventory,
     requirements: NodeRequirements,
     quota_gpus: int | None,
-) -> SizingAnswer | None:
+) -> SizeResponse | None:
     """The size on the GPUs where its pods can be placed now, else on all GPUs; None if these are too few.
 
     If the best size on all GPUs can be placed now, it is the best there too. The total changes seldom, so
     most plans take a cached answer. Only the rest are sized on the free GPUs, which every launch changes.
     """
-    kinds, running = inventory.sizes(requirements), question.running
+    kinds, running = inventory.sizes(requirements), size_request.running
     pod_gpus = running.pod_gpus if running else 0
     total = {kind: inventory.total(requirements, kind, node) for kind, node in kinds.items()}
-    widest = _within(size, question, total, quota_gpus)
+    widest = _within(size, size_request, total, quota_gpus)
     if widest is None or widest.sized is None:
         return None
     if _is_free(widest.sized, inventory, requirements, pod_gpus):
@@ -118,7 +118,7 @@ def _on_free_else_all(
         else inventory.room(requirements, kind, node)
         for kind, node in kinds.items()
     }
-    found = _within(size, question, rooms, quota_gpus)
+    found = _within(size, size_request, rooms, quota_gpus)
     return found if found is not None and found.sized else widest
 
 
@@ -129,15 +129,15 @@ def _is_free(sized: SizedPlan, inventory: Inventory, requirements: NodeRequireme
 
 def _quota_note(
     size: Size,
-    question: SizingQuestion,
-    found: SizingAnswer,
+    size_request: SizeRequest,
+    found: SizeResponse,
     total: Mapping[str, int],
     quota_gpus: int | None,
 ) -> str:
     """That quotas leave less than the reserve that a staged plan would have without them."""
     if quota_gpus is None or found.sized is None or not found.sized.is_staged:
         return ""
-    unlimited = _within(size, question, total, None)
+    unlimited = _within(size, size_request, total, None)
     reserve = unlimited.sized.reserve_gpus if unlimited and unlimited.sized else 0
     return f"; quotas leave {quota_gpus} GPUs of a reserve of {reserve}" if reserve > quota_gpus else ""
 
@@ -150,16 +150,18 @@ def _none_usable(requirements: NodeRequirements, inventory: Inventory) -> str:
 
 
 def _within(
-    size: Size, question: SizingQuestion, most: Mapping[str, int], quota_gpus: int | None
-) -> SizingAnswer | None:
+    size: Size, size_request: SizeRequest, most: Mapping[str, int], quota_gpus: int | None
+) -> SizeResponse | None:
     """The size on at most `most` GPUs of each type; None if there is none of any."""
-    limits = [limit for limit in (quota_gpus, question.request.max_gpus) if limit is not None]
+    limits = [limit for limit in (quota_gpus, size_request.request.max_gpus) if limit is not None]
     most = {kind: min(gpus, *limits) for kind, gpus in most.items()} if limits else most
     if not any(most.values()):
         return None
     return report_of(
         size,
-        SizingQuestion(question.request, most=most, running=question.running, elastic=question.elastic),
+        SizeRequest(
+            size_request.request, most=most, running=size_request.running, elastic=size_request.elastic
+        ),
     )
 
 
@@ -189,7 +191,7 @@ def at_size(
     inventory: Inventory,
     created: dt.datetime,
     inter_gbps: float | None = None,
-    size: Size = answered,
+    size: Size = cached_response,
 ) -> SizedPlan | None:
     """A running plan at another size: in `layout` (None: the present one), else in any.
 
@@ -203,7 +205,7 @@ def at_size(
     for pins in ({**request.pinned, **in_place_pins(layout or running.layout)}, request.pinned):
         pinned = {name: value for name, value in pins.items() if name != "dp"}
         try:
-            found = report_of(size, SizingQuestion(replace(unbounded, pinned=pinned)))
+            found = report_of(size, SizeRequest(replace(unbounded, pinned=pinned)))
         except SizingRefusedError:
             return None
         if found.sized is not None:
@@ -288,7 +290,7 @@ def _floor(seconds: float) -> float:
 
 
 def _missing(
-    found: SizingAnswer,
+    found: SizeResponse,
     kinds: Mapping[str, int],
     inventory: Inventory,
     requirements: NodeRequirements,

@@ -10,7 +10,7 @@ from rightsizer_api.state import ConditionType
 from rightsizer_engine.values import immutable
 from rightsizer_operator.manifests.pod_spec import AttemptLaunch
 from rightsizer_operator.reconcile.persisted import PersistedStatus
-from rightsizer_operator.reconcile.sizing_answer import Size, answered
+from rightsizer_operator.reconcile.sizing_response import Size, cached_response
 from rightsizer_operator.values.actions import Action
 from rightsizer_operator.values.conditions import PlanCondition
 from rightsizer_operator.values.metadata import created_at, generation_of
@@ -21,14 +21,14 @@ from rightsizer_operator.values.snapshot import AttemptJob, Snapshot
 class ReconcileState:
     """The snapshot, the parsed plan, the status to persist, and the conditions and actions decided so far.
 
-    `resolved` is the plan in the engine's types. `size` answers sizing questions. `launch` is that of the
+    `resolved` is the plan in the engine's types. `size` responds to size requests. `launch` is that of the
     size, once it is built. `resized` is true if this reconcile changes the size.
     """
 
     snapshot: Snapshot
     resolved: ResolvedPlan
     persisted: PersistedStatus
-    size: Size = answered
+    size: Size = cached_response
     conditions: Mapping[ConditionType, PlanCondition] = field(default_factory=dict)
     actions: tuple[Action, ...] = ()
     launch: AttemptLaunch | None = None

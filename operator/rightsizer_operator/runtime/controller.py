@@ -53,7 +53,7 @@ class Controller:
         self._kube, self._metrics = kube, metrics
         self._namespaces = namespaces
         self._sizing = sizing or Sizing(sizing_lanes(settings.sizing_s), budget_s=settings.sizing_s)
-        self._sizing.on_answer = self.enqueue
+        self._sizing.on_response = self.enqueue
         self._turns = Worker(metrics.queue.set, self.enqueue)
         self._debounce: asyncio.TimerHandle | None = None
         self.reader = ClusterReader(kube, self.cache, device_class=settings.device_class)
@@ -338,7 +338,7 @@ class Controller:
         match action:
             case SearchSize():
                 generation = generation_of(self.cache.plans[key])
-                self._sizing.ask(key, generation, action.question)
+                self._sizing.ask(key, generation, action.size_request)
             case Requeue():
                 self._turns.after(key, action.after_s)
             case _:

@@ -108,7 +108,7 @@ class _AdviceWorker:
             key = await self._queue.get()
             self._queued.discard(key)
             with self._loop.faults(key):
-                task = self._loop.advisor.question(key, self._loop.cache, now_s=time.monotonic())
+                task = self._loop.advisor.due_work(key, self._loop.cache, now_s=time.monotonic())
                 if task is not None:
                     await asyncio.to_thread(task)
                     self._loop.enqueue(key)
@@ -156,10 +156,10 @@ class _Sweep:
 
     async def scrape(self, addresses: Mapping[Key, Sequence[str]]) -> list[Key]:
         """Scrape plans at these addresses; returns those that did not answer."""
-        answered = await asyncio.gather(*(self._answers(key, hosts) for key, hosts in addresses.items()))
+        answered = await asyncio.gather(*(self._responses(key, hosts) for key, hosts in addresses.items()))
         return [key for key, answers in zip(addresses, answered, strict=True) if not answers]
 
-    async def _answers(self, key: Key, addresses: Sequence[str]) -> bool:
+    async def _responses(self, key: Key, addresses: Sequence[str]) -> bool:
         async with self._semaphore:
             address, found = await self._client.first(addresses)
         if isinstance(found, ReportedProgress):

@@ -1,8 +1,8 @@
 """Sizing outside the event loop: processes with limits, a cache of answers and refusals, turns by namespace.
 
-A search takes milliseconds or minutes, and nobody knows which before. Each question first has a short budget
-in one process; what needs more goes on in another one with the whole budget, so that quick questions never
-wait for slow ones. A question beyond the whole budget is refused.
+A search takes milliseconds or minutes, which is not known before. Each request first has a short budget in
+one process; what needs more goes on in another one with the whole budget, so that quick requests never
+wait for slow ones. A request beyond the whole budget is refused.
 """
 
 import asyncio
@@ -17,19 +17,19 @@ from rightsizer_api.state import State
 from rightsizer_engine.values import immutable
 from rightsizer_launch.bounded.process import ChildError, ChildLimits
 from rightsizer_launch.bounded.sizing_pool import Call, FairPool, SizingPool
-from rightsizer_operator.reconcile.sizing_answer import (
+from rightsizer_operator.reconcile.sizing_response import (
     Identity,
     NotSizedYetError,
     Size,
-    SizingAnswer,
-    SizingQuestion,
+    SizeRequest,
+    SizeResponse,
 )
 from rightsizer_operator.runtime import sizing_process
 from rightsizer_operator.values.metadata import Key
 
 T = TypeVar("T")
 _LOG = logging.getLogger("rightsizer.operator")
-_MOST_ANSWERS = 512
+_MOST_RESPONSES = 512
 _QUICK_S = 0.25
 _KEEP_BYTES, _MEMORY_BYTES = 224 << 20, 448 << 20  # of a process after an answer, and during one
 _HANGS_AFTER = 8.0  # budgets: processor time that takes so long to get is a process that hangs
@@ -45,7 +45,7 @@ class Lane:
 
 
 def sizing_lanes(budget_s: float) -> tuple[Lane, Lane]:
-    """A process for quick questions and one for the others."""
+    """A process for quick requests and one for the others."""
     return _lane(min(_QUICK_S, budget_s), nice=0), _lane(budget_s, nice=10)  # launches wait for quick ones
 
 
@@ -56,7 +56,7 @@ def _lane(budget_s: float, *, nice: int) -> Lane:
         time_s=max(_SHORTEST_S, _HANGS_AFTER * budget_s),
         nice=nice,
     )
-    function = f"{sizing_process.__name__}:{sizing_process.answer_within.__name__}"
+    function = f"{sizing_process.__name__}:{sizing_process.respond_within.__name__}"
     return Lane(pool=SizingPool(function, limits), budget_s=budget_s)
 
 
@@ -64,7 +64,7 @@ def _lane(budget_s: float, *, nice: int) -> Lane:
 class _Search:
     """The search of one plan."""
 
-    question: SizingQuestion
+    size_request: SizeRequest
     generation: int
     since: dt.datetime
     task: asyncio.Task[None] | None = None
@@ -73,16 +73,16 @@ class _Search:
 
 
 class Sizing:
-    """Answers by question, one search at a time for each plan. `on_answer`: reconcile this plan."""
+    """Responses by request; each plan has one search at a time. `on_response` reconciles a plan."""
 
     def __init__(self, lanes: Sequence[Lane], *, budget_s: float) -> None:
-        self.on_answer: Callable[[Key], None] = lambda _key: None
+        self.on_response: Callable[[Key], None] = lambda _key: None
         self._lanes = lanes
-        self._refusal = SizingAnswer(
+        self._refusal = SizeResponse(
             message=f"the search for a size was stopped after {budget_s:g} s of processor time",
             refusal=State.SIZING_TOO_LONG,
         )
-        self._answers: OrderedDict[Identity, SizingAnswer] = OrderedDict()
+        self._responses: OrderedDict[Identity, SizeResponse] = OrderedDict()
         self._slow: OrderedDict[Identity, None] = OrderedDict()
         self._searches: dict[Key, _Search] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -103,14 +103,14 @@ class Sizing:
     def size_of(self, key: Key) -> Size:
         """The sizer of a plan's requests: the cache."""
 
-        def size(question: SizingQuestion) -> SizingAnswer:
+        def size(size_request: SizeRequest) -> SizeResponse:
             search = self._searches.get(key)
-            found = self._known(question)
-            if found is None and search is not None and search.question.identity in self._answers:
-                near = self._answers[search.question.identity]
-                found = near if question.is_answered_by(near, search.question) else None
+            found = self._known(size_request)
+            if found is None and search is not None and search.size_request.identity in self._responses:
+                near = self._responses[search.size_request.identity]
+                found = near if size_request.is_met_by(near, search.size_request) else None
             if found is None:
-                raise NotSizedYetError(question, long=search is not None and search.long)
+                raise NotSizedYetError(size_request, long=search is not None and search.long)
             return found
 
         return size
@@ -120,13 +120,13 @@ class Sizing:
         search = self._searches.get(key)
         return search.since if search is not None and search.generation == generation else None
 
-    def ask(self, key: Key, generation: int, question: SizingQuestion) -> None:
+    def ask(self, key: Key, generation: int, size_request: SizeRequest) -> None:
         """Search for a size, unless a search of this plan runs: its end brings the plan back."""
         before = self._searches.get(key)
         if before is not None and before.task is not None and not before.task.done():
             return
         since = self.since(key, generation) or dt.datetime.now(dt.UTC)
-        search = self._searches[key] = _Search(question=question, generation=generation, since=since)
+        search = self._searches[key] = _Search(size_request=size_request, generation=generation, since=since)
         search.task = asyncio.create_task(self._search(key, search))
         self._tasks.add(search.task)
         search.task.add_done_callback(self._tasks.discard)
@@ -138,41 +138,43 @@ class Sizing:
             search.task.cancel()
 
     async def _search(self, key: Key, search: _Search) -> None:
-        found: SizingAnswer | None = None
-        for lane in self._lanes[1:] if search.question.identity in self._slow else self._lanes:
+        found: SizeResponse | None = None
+        for lane in self._lanes[1:] if search.size_request.identity in self._slow else self._lanes:
             async with lane.pool.turn(key[0]) as call:
                 search.running = True
-                found = self._known(search.question) or await _within(call, search.question, lane.budget_s)
+                found = self._known(search.size_request) or await _within(
+                    call, search.size_request, lane.budget_s
+                )
                 search.running = False
             if found is not None:
                 break
             if not search.long:
                 search.long = True
-                _keep(self._slow, search.question.identity, None)
-                self.on_answer(key)
-        _keep(self._answers, search.question.identity, found or self._refusal)
-        asyncio.get_running_loop().call_soon(self.on_answer, key)  # when this task is done
-        self._answer_others(search)
+                _keep(self._slow, search.size_request.identity, None)
+                self.on_response(key)
+        _keep(self._responses, search.size_request.identity, found or self._refusal)
+        asyncio.get_running_loop().call_soon(self.on_response, key)  # when this task is done
+        self._respond_to_others(search)
 
-    def _answer_others(self, answered: _Search) -> None:
-        """Bring back the plans that wait for a turn with the same question."""
+    def _respond_to_others(self, done: _Search) -> None:
+        """Bring back the plans that wait for a turn with the same request."""
         for key, search in self._searches.items():
-            task = None if search.running or search is answered else search.task
-            if task is not None and not task.done() and search.question == answered.question:
+            task = None if search.running or search is done else search.task
+            if task is not None and not task.done() and search.size_request == done.size_request:
                 task.cancel()
-                asyncio.get_running_loop().call_soon(self.on_answer, key)
+                asyncio.get_running_loop().call_soon(self.on_response, key)
 
-    def _known(self, question: SizingQuestion) -> SizingAnswer | None:
-        found = self._answers.get(question.identity)
+    def _known(self, size_request: SizeRequest) -> SizeResponse | None:
+        found = self._responses.get(size_request.identity)
         if found is not None:
-            self._answers.move_to_end(question.identity)
+            self._responses.move_to_end(size_request.identity)
         return found
 
 
-async def _within(call: Call, question: SizingQuestion, budget_s: float) -> SizingAnswer | None:
+async def _within(call: Call, size_request: SizeRequest, budget_s: float) -> SizeResponse | None:
     """The answer; None: it takes more time or memory than it may."""
     try:
-        found: SizingAnswer | None = await call((question, budget_s))
+        found: SizeResponse | None = await call((size_request, budget_s))
     except ChildError as error:
         _LOG.warning("a sizing process has no answer: %s", error)
         return None
@@ -182,5 +184,5 @@ async def _within(call: Call, question: SizingQuestion, budget_s: float) -> Sizi
 def _keep(cache: OrderedDict[Identity, T], identity: Identity, value: T) -> None:
     """Store a value; drop the oldest beyond the limit."""
     cache[identity] = value
-    while len(cache) > _MOST_ANSWERS:
+    while len(cache) > _MOST_RESPONSES:
         cache.popitem(last=False)

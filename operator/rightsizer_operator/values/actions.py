@@ -89,7 +89,7 @@ class Requeue:
 class SearchSize:
     """Search for a size outside the event loop, then reconcile again."""
 
-    question: Any
+    size_request: Any
 
 
 Action = (

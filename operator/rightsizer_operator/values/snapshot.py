@@ -262,7 +262,7 @@ class Snapshot:
     `scrape_refusal` why the workers' own metrics were not read.
     `samples` are the newest status.samples.
     `sizing_since` is when a search began that is not over: the deadline counts from there, so that the
-    question stays the same.
+    size request stays the same.
     """
 
     plan: Object

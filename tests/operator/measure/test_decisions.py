@@ -78,10 +78,10 @@ class Scene:
 
     def decide(self):
         """Answer the question that is due; whether one was."""
-        question = self.advisor.question(KEY, self.cache, now_s=self.now_s)
-        if question is not None:
-            question()
-        return question is not None
+        work = self.advisor.due_work(KEY, self.cache, now_s=self.now_s)
+        if work is not None:
+            work()
+        return work is not None
 
     @property
     def decision(self):

@@ -208,7 +208,7 @@ def advised(fake_cluster):
         advisor.set_counters(Counters(awaited=True, readings=Missing(reason="connection refused")))
         cache.set_plan(plan)
         scraped(advisor, plan, until_s=1500.0)
-        advisor.question(("team", "demo"), cache, now_s=1500.0)()
+        advisor.due_work(("team", "demo"), cache, now_s=1500.0)()
         assert advisor.decision(plan) is not None
         job = copy.deepcopy(run.job())
         job["metadata"] |= {"resourceVersion": "1", "uid": "job-1"}
@@ -243,9 +243,9 @@ def test_a_recreated_plan_is_measured_anew():
     old, new = {"metadata": metadata()}, {"metadata": metadata(uid="uid-2", resourceVersion="2")}
     scraped(advisor, old, until_s=600.0)
     cache.set_plan(new)
-    assert advisor.question(("team", "demo"), cache, now_s=700.0) is None
+    assert advisor.due_work(("team", "demo"), cache, now_s=700.0) is None
     scraped(advisor, new, from_s=700.0, until_s=700.0)
-    assert advisor.question(("team", "demo"), cache, now_s=701.0) is None
+    assert advisor.due_work(("team", "demo"), cache, now_s=701.0) is None
 
 
 class ConflictingApi:

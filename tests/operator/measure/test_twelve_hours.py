@@ -106,9 +106,9 @@ class Replay:
             checkpoint_s=self.saving_s,
         )
         self.advisor.record(self.run.plan, progress, at_s=self.now_s)
-        question = self.advisor.question(KEY, self.cache, now_s=self.now_s)
-        if question is not None:
-            question()
+        work = self.advisor.due_work(KEY, self.cache, now_s=self.now_s)
+        if work is not None:
+            work()
             decision = self.advisor.decision(self.run.plan)
             if (decision and decision.act) or self.now_s % 600.0 < 60.0 or self._starts:
                 self._reconcile(progress)

@@ -3,7 +3,7 @@ import datetime as dt
 import pytest
 
 from rightsizer_operator.reconcile import size
-from rightsizer_operator.reconcile.sizing_answer import answered
+from rightsizer_operator.reconcile.sizing_response import cached_response
 from rightsizer_operator.values.inventory import Inventory
 
 
@@ -14,19 +14,19 @@ def test_a_deadline_is_rounded_down_and_by_little(seconds):
 
 def test_plans_that_ask_the_same_are_sized_once(fake_cluster):
     fake_cluster().later(seconds=1).settle()
-    before = answered.cache_info()
+    before = cached_response.cache_info()
     fake_cluster().later(seconds=4).settle()
-    after = answered.cache_info()
+    after = cached_response.cache_info()
     assert (after.hits - before.hits, after.misses - before.misses) == (1, 0)
 
 
 def test_a_plan_that_has_lost_much_of_its_time_is_sized_anew(fake_cluster):
     fake_cluster().settle()
-    before = answered.cache_info().misses
+    before = cached_response.cache_info().misses
     late = fake_cluster()
     late.now += dt.timedelta(minutes=30)
     late.settle()
-    assert answered.cache_info().misses > before
+    assert cached_response.cache_info().misses > before
 
 
 def test_what_others_take_does_not_matter_while_there_is_enough(fake_cluster):
@@ -36,5 +36,5 @@ def test_what_others_take_does_not_matter_while_there_is_enough(fake_cluster):
     for inventory in claims:
         one = fake_cluster({"resources": {"gpus": None, "maxGPUs": None}}, inventory=inventory)
         one.settle()
-        misses.append(answered.cache_info().misses)
+        misses.append(cached_response.cache_info().misses)
     assert (one.state, misses[1:]) == ("Starting", misses[:1] * 3)

@@ -12,7 +12,7 @@ from rightsizer_engine.search.size import size
 from rightsizer_engine.search.types import Plan
 from rightsizer_operator.reconcile.reconcile import reconcile
 from rightsizer_operator.reconcile.size import cluster_request, decide, scaling_of
-from rightsizer_operator.reconcile.sizing_answer import NotSizedYetError, RunningAttempt
+from rightsizer_operator.reconcile.sizing_response import NotSizedYetError, RunningAttempt
 from rightsizer_operator.values.actions import PatchJob, PatchStatus, SearchSize
 from rightsizer_operator.values.inventory import Inventory
 from rightsizer_operator.values.kueue import Queue
@@ -259,8 +259,8 @@ def test_a_plan_without_usable_gpus_has_a_reason(fake_cluster, fault, words):
     assert waiting.condition("Sized")["message"].endswith(words)
 
 
-def unknown_yet(question):
-    raise NotSizedYetError(question)
+def unknown_yet(size_request):
+    raise NotSizedYetError(size_request)
 
 
 def test_a_running_plan_continues_while_its_new_size_is_searched(fake_cluster):

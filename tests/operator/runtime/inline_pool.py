@@ -5,7 +5,7 @@ import contextlib
 import math
 
 from rightsizer_launch.bounded.fair_slots import FairSlots
-from rightsizer_operator.reconcile.sizing_answer import answer
+from rightsizer_operator.reconcile.sizing_response import respond
 
 
 class InlinePool:
@@ -17,14 +17,14 @@ class InlinePool:
     @contextlib.asynccontextmanager
     async def turn(self, tenant):
         async with self.slots.turn(tenant):
-            yield self.answer
+            yield self.respond
 
-    async def answer(self, asked):
-        question, _ = asked
-        tokens = question.request.workload.tokens
+    async def respond(self, asked):
+        size_request, _ = asked
+        tokens = size_request.request.workload.tokens
         if tokens == self.endless:
             await asyncio.Event().wait()
-        return answer(question) if tokens <= self.most else None
+        return respond(size_request) if tokens <= self.most else None
 
     def start(self):
         pass

@@ -10,12 +10,12 @@ from rightsizer_api.sizing import resolve
 from rightsizer_api.state import State
 from rightsizer_launch.bounded.fair_slots import FairSlots
 from rightsizer_operator.reconcile.size import decide
-from rightsizer_operator.reconcile.sizing_answer import (
+from rightsizer_operator.reconcile.sizing_response import (
     NotSizedYetError,
-    SizingAnswer,
-    SizingQuestion,
-    answer,
+    SizeRequest,
+    SizeResponse,
     report_of,
+    respond,
 )
 from rightsizer_operator.runtime.sizing import Lane, Sizing, sizing_lanes
 from rightsizer_operator.values.inventory import Inventory
@@ -33,13 +33,13 @@ HUGE = {
 }  # minutes of processor time on any number of GPUs
 
 
-def questions(cluster):
+def size_requests(cluster):
     """The questions that sizing this plan asks, in order."""
     asked = []
 
-    def size(question):
-        asked.append(question)
-        return SizingAnswer(message="none") if len(asked) < 3 else answer(question)
+    def size(size_request):
+        asked.append(size_request)
+        return SizeResponse(message="none") if len(asked) < 3 else respond(size_request)
 
     with contextlib.suppress(NotSizedYetError):
         decide(
@@ -61,12 +61,12 @@ class Counting:
     @contextlib.asynccontextmanager
     async def turn(self, tenant):
         async with self.slots.turn(tenant):
-            yield self.answer
+            yield self.respond
 
     async def allowed(self):
         await self.let.wait()
 
-    async def answer(self, asked):
+    async def respond(self, asked):
         self.asked.append(asked[0])
         await self.allowed()
         return self.found
@@ -98,39 +98,39 @@ async def settled():
         await asyncio.sleep(0)
 
 
-@pytest.mark.parametrize("found", [SizingAnswer(message="none"), SizingAnswer(refusal="Invalid")])
+@pytest.mark.parametrize("found", [SizeResponse(message="none"), SizeResponse(refusal="Invalid")])
 def test_the_same_question_of_many_plans_is_searched_once_and_refusals_are_kept(fake_cluster, found):
-    question = questions(fake_cluster())[0]
+    size_request = size_requests(fake_cluster())[0]
 
     async def scenario():
         searcher, told = Counting(found), []
         sizing = Sizing(lanes(searcher), budget_s=1.0)
-        sizing.on_answer = told.append
+        sizing.on_response = told.append
         for key in (KEY, OTHER):
             with pytest.raises(NotSizedYetError):
-                sizing.size_of(key)(question)
-            sizing.ask(key, 1, question)
-            sizing.ask(key, 1, question)  # it goes on already
+                sizing.size_of(key)(size_request)
+            sizing.ask(key, 1, size_request)
+            sizing.ask(key, 1, size_request)  # it goes on already
         searcher.let.set()
         await settled()
-        assert (searcher.asked, told) == ([question], [KEY, OTHER])
-        assert sizing.size_of(KEY)(question) == found
+        assert (searcher.asked, told) == ([size_request], [KEY, OTHER])
+        assert sizing.size_of(KEY)(size_request) == found
 
     asyncio.run(scenario())
 
 
 def test_a_result_requeues_every_waiting_plan_before_the_next_search(fake_cluster):
     first, second = (
-        questions(fake_cluster({"workload": {"tokens": tokens}}))[0] for tokens in ("10M", "20M")
+        size_requests(fake_cluster({"workload": {"tokens": tokens}}))[0] for tokens in ("10M", "20M")
     )
 
     async def scenario():
-        searcher, told = OneByOne(SizingAnswer(message="none")), []
+        searcher, told = OneByOne(SizeResponse(message="none")), []
         sizing = Sizing(lanes(searcher), budget_s=1.0)
-        sizing.on_answer = told.append
+        sizing.on_response = told.append
         asked = {"a": first, "b": second, "c": first}
-        for name, question in asked.items():
-            sizing.ask(("team", name), 1, question)
+        for name, size_request in asked.items():
+            sizing.ask(("team", name), 1, size_request)
         await settled()
         searcher.lets.release()
         await settled()
@@ -142,48 +142,48 @@ def test_a_result_requeues_every_waiting_plan_before_the_next_search(fake_cluste
 
 
 def test_beyond_all_budgets_a_question_is_refused_and_not_searched_again(fake_cluster):
-    question = questions(fake_cluster())[0]
+    size_request = size_requests(fake_cluster())[0]
 
     async def scenario():
         quick, slow, told = Counting(None), Counting(None), []
         sizing = Sizing(lanes(quick, slow), budget_s=7.0)
-        sizing.on_answer = told.append
+        sizing.on_response = told.append
         quick.let.set()
-        sizing.ask(KEY, 1, question)
+        sizing.ask(KEY, 1, size_request)
         await settled()
         with pytest.raises(NotSizedYetError) as waits:
-            sizing.size_of(KEY)(question)
+            sizing.size_of(KEY)(size_request)
         assert (waits.value.long, told) == (True, [KEY])  # so that its status says so
-        sizing.ask(OTHER, 1, question)
+        sizing.ask(OTHER, 1, size_request)
         slow.let.set()
         await settled()
         assert (len(quick.asked), len(slow.asked)) == (1, 1)
-        assert "after 7 s of processor time" in sizing.size_of(OTHER)(question).message
+        assert "after 7 s of processor time" in sizing.size_of(OTHER)(size_request).message
 
     asyncio.run(scenario())
 
 
 def test_a_size_holds_on_fewer_gpus_if_it_fits(fake_cluster):
     cluster = fake_cluster({"resources": {"gpus": None, "minGPUs": None, "maxGPUs": None}})
-    asked = questions(cluster)[0]
-    found = answer(asked)
+    asked = size_requests(cluster)[0]
+    found = respond(asked)
 
     def fewer(gpus):
-        return SizingQuestion(asked.request, most={GPU: gpus}, running=asked.running, elastic=asked.elastic)
+        return SizeRequest(asked.request, most={GPU: gpus}, running=asked.running, elastic=asked.elastic)
 
     used = found.sized.gpus
-    assert fewer(used).is_answered_by(found, asked)
-    assert not fewer(used - 1).is_answered_by(found, asked)
-    assert not fewer(asked.most[GPU] + 1).is_answered_by(found, asked)
-    assert fewer(1).is_answered_by(SizingAnswer(message="none"), asked)
+    assert fewer(used).is_met_by(found, asked)
+    assert not fewer(used - 1).is_met_by(found, asked)
+    assert not fewer(asked.most[GPU] + 1).is_met_by(found, asked)
+    assert fewer(1).is_met_by(SizeResponse(message="none"), asked)
 
 
 def test_the_start_of_a_sizing_is_kept_until_its_end_for_one_generation(fake_cluster):
-    question = questions(fake_cluster())[0]
+    size_request = size_requests(fake_cluster())[0]
 
     async def scenario():
-        sizing = Sizing(lanes(Counting(SizingAnswer())), budget_s=1.0)
-        sizing.ask(KEY, 1, question)
+        sizing = Sizing(lanes(Counting(SizeResponse())), budget_s=1.0)
+        sizing.ask(KEY, 1, size_request)
         since = sizing.since(KEY, 1)
         assert (since is not None, sizing.since(KEY, 2), sizing.since(OTHER, 1)) == (True, None, None)
         sizing.forget(KEY)
@@ -197,16 +197,16 @@ def test_the_start_of_a_sizing_is_kept_until_its_end_for_one_generation(fake_clu
 @pytest.mark.slow
 def test_a_real_process_gives_the_same_result_and_ends_slow_calls(fake_cluster):
     quick, slow = sizing_lanes(1.0)
-    small, huge = questions(fake_cluster())[0], questions(fake_cluster(HUGE))[-1]
+    small, huge = size_requests(fake_cluster())[0], size_requests(fake_cluster(HUGE))[-1]
 
-    async def within(lane, question):
+    async def within(lane, size_request):
         async with lane.pool.turn("team") as call:
-            return await call((question, lane.budget_s))
+            return await call((size_request, lane.budget_s))
 
     async def scenario():
-        assert await within(slow, small) == answer(small)
+        assert await within(slow, small) == respond(small)
         assert await within(slow, huge) is None
-        assert await within(slow, small) == answer(small)  # the same process goes on
+        assert await within(slow, small) == respond(small)  # the same process goes on
         assert await within(quick, huge) is None
 
     try:
@@ -217,6 +217,6 @@ def test_a_real_process_gives_the_same_result_and_ends_slow_calls(fake_cluster):
 
 
 def test_a_fault_of_the_search_is_raised_where_the_plan_is_reconciled(fake_cluster):
-    question = questions(fake_cluster())[0]
+    size_request = size_requests(fake_cluster())[0]
     with pytest.raises(RuntimeError, match="IndexError"):
-        report_of(lambda _: SizingAnswer(message="IndexError: x", refusal=State.FAULT), question)
+        report_of(lambda _: SizeResponse(message="IndexError: x", refusal=State.FAULT), size_request)

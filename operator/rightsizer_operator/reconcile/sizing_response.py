@@ -1,7 +1,8 @@
-"""A question to the engine and its answer: values that can go to another process and back. Pure.
+"""A size request to the engine and its response: values that can go to another process and back. Pure.
 
-A reconcile asks through a function. Inline, that is `answered`. The operator's returns what it knows, and
-raises `NotSizedYetError` otherwise: a search can take longer than the operator's Lease.
+A reconcile sends requests through a function. Inline, that is `cached_response`. The operator's
+function returns known responses, and raises `NotSizedYetError` otherwise: a search can take longer than the
+operator's Lease.
 """
 
 import functools
@@ -40,7 +41,7 @@ class RunningAttempt:
 Identity = tuple[bytes, tuple[tuple[str, int], ...] | None]
 
 
-class SizingQuestion:
+class SizeRequest:
     """A request on at most `most` GPUs of each type (None: no limit), as the key of a cache."""
 
     __slots__ = ("_key", "elastic", "most", "request", "running")
@@ -59,7 +60,7 @@ class SizingQuestion:
         self._key = hashlib.sha256(text.encode()).digest()
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, SizingQuestion) and self.identity == other.identity
+        return isinstance(other, SizeRequest) and self.identity == other.identity
 
     def __hash__(self) -> int:
         return hash(self._key)
@@ -69,7 +70,7 @@ class SizingQuestion:
         """The key of equal requests, a hundredth of one in size, for a cache of results."""
         return self._key, None if self.most is None else tuple(sorted(self.most.items()))
 
-    def is_answered_by(self, found: "SizingAnswer", of: "SizingQuestion") -> bool:
+    def is_met_by(self, found: "SizeResponse", of: "SizeRequest") -> bool:
         """Whether the size `of` the same request on as many GPUs or more holds here too.
 
         The best size on more GPUs is the best one here if it fits. What more GPUs cannot meet, these cannot.
@@ -83,7 +84,7 @@ class SizingQuestion:
 
 
 @immutable
-class SizingAnswer:
+class SizeResponse:
     """`sized` is the sized plan; None: no size, and `message` says why.
 
     `refusal` is a condition's reason if there is no answer: the request is wrong, or it takes too long.
@@ -97,21 +98,21 @@ class SizingAnswer:
 class NotSizedYetError(Exception):
     """The size is not known yet. `long`: a first, short search did not find it."""
 
-    def __init__(self, question: SizingQuestion, *, long: bool = False) -> None:
+    def __init__(self, size_request: SizeRequest, *, long: bool = False) -> None:
         super().__init__("not sized yet")
-        self.question, self.long = question, long
+        self.size_request, self.long = size_request, long
 
 
 class SizingRefusedError(Exception):
     """The search took more time or memory than it may."""
 
 
-Size = Callable[[SizingQuestion], SizingAnswer]
+Size = Callable[[SizeRequest], SizeResponse]
 
 
-def report_of(size: Size, question: SizingQuestion) -> SizingAnswer:
+def report_of(size: Size, size_request: SizeRequest) -> SizeResponse:
     """The report; UnsupportedError or SizingRefusedError if it is a refusal."""
-    found = size(question)
+    found = size(size_request)
     if found.refusal == State.FAULT:
         raise RuntimeError(found.message)
     if found.refusal == State.INVALID:
@@ -121,25 +122,25 @@ def report_of(size: Size, question: SizingQuestion) -> SizingAnswer:
     return found
 
 
-def answer(question: SizingQuestion) -> SizingAnswer:
+def respond(size_request: SizeRequest) -> SizeResponse:
     """Search for the size. A wrong request is an answer too, so that it is not searched again."""
     try:
-        found = _searched(question)
+        found = _searched(size_request)
     except RightsizerError as error:
-        return SizingAnswer(message=str(error), refusal=State.INVALID)
+        return SizeResponse(message=str(error), refusal=State.INVALID)
     if isinstance(found, NoPlan):
-        return SizingAnswer(message=verdict(found))
+        return SizeResponse(message=verdict(found))
     advice = probe_advice(found.request, found.option)
-    return SizingAnswer(sized=_sized(found), message="; ".join(filter(None, (verdict(found), advice))))
+    return SizeResponse(sized=_sized(found), message="; ".join(filter(None, (verdict(found), advice))))
 
 
-answered = functools.lru_cache(maxsize=256)(answer)
-"""`answer`, cached: the same questions repeat with every reconcile."""
+cached_response = functools.lru_cache(maxsize=256)(respond)
+"""`respond`, cached: the same requests repeat with every reconcile."""
 
 
-def _searched(question: SizingQuestion) -> Plan | NoPlan:
+def _searched(size_request: SizeRequest) -> Plan | NoPlan:
     """The size; for an elastic run, its own layout on more or fewer GPUs if that is as good."""
-    request, running, most = question.request, question.running, question.most
+    request, running, most = size_request.request, size_request.running, size_request.most
     if most is not None:
         offered = tuple(
             replace(cluster, max_gpus=most[cluster.gpu.name])
@@ -151,7 +152,7 @@ def _searched(question: SizingQuestion) -> Plan | NoPlan:
         found = size(request)
         if isinstance(found, NoPlan):
             return found
-        return with_divisible_micro_batch(request, found, question.elastic, size)
+        return with_divisible_micro_batch(request, found, size_request.elastic, size)
     kept = size(replace(request, pinned={**request.pinned, **in_place_pins(running.layout)}))
     free = size(request)
     if isinstance(kept, Plan) and (not isinstance(free, Plan) or kept.option.gpus <= free.option.gpus):
