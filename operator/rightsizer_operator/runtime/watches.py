@@ -2,8 +2,8 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import Any, Protocol, cast
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol, cast, get_args, get_type_hints
 
 import kopf
 
@@ -14,6 +14,9 @@ from rightsizer_operator.values.devices import GROUP as GROUP_OF_DEVICES
 from rightsizer_operator.values.metadata import without_managed_fields
 from rightsizer_operator.values.names import LABEL_MANAGED, MANAGED
 
+_PLANS = kopf.Resource(
+    group=GROUP, version=VERSION, plural="trainingplans", kind="TrainingPlan", namespaced=True
+)
 _DEFINITION_POLL_S = 2.0
 _IDLE_S = 0.2  # kopf drops an object's worker this long after its last event
 
@@ -63,61 +66,70 @@ class Watch(Protocol):
         """Watch until the process is told to stop."""
 
 
+class Insights(Protocol):
+    """The resources that kopf watches; it follows their changes when `revised` is notified."""
+
+    watched_resources: set[kopf.Resource]
+    revised: asyncio.Condition
+
+
+def new_insights() -> Insights:
+    """An empty one, of the type that `kopf.operator` states: kopf exports no name for it."""
+    made: Insights = get_args(get_type_hints(kopf.operator)["insights"])[0]()
+    return made
+
+
 class KopfWatch:
-    """Watches with kopf, which keeps its connections; it starts anew when plans are served or no longer are.
+    """Watches with kopf, which keeps its connections."""
 
-    Kopf asks which resources there are at its start, and once after each event of a definition. The API
-    server may serve plans only after the last of these events. `operate` runs kopf until its `stop_flag`.
-    """
-
-    def __init__(
-        self,
-        controller: Controller,
-        namespaces: tuple[str, ...],
-        *,
-        operate: Callable[..., Coroutine[Any, Any, None]] = kopf.operator,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
+    def __init__(self, controller: Controller, namespaces: tuple[str, ...]) -> None:
         self._controller, self._namespaces = controller, namespaces
-        self._operate, self._sleep = operate, sleep
 
     async def run(self) -> None:
         """Watch the cluster, or the namespaces, until the process is told to stop."""
-        served = await self._serves_plans_unlike(None)
-        while True:
-            stop = asyncio.Event()
-            watching = asyncio.create_task(self._watch(stop))
-            change = asyncio.create_task(self._serves_plans_unlike(served))
-            try:
-                await asyncio.wait((watching, change), return_when=asyncio.FIRST_COMPLETED)
-                if watching.done():
-                    return await watching
-                served = change.result()
-                stop.set()
-                await watching
-            finally:
-                watching.cancel()
-                change.cancel()
-
-    async def _watch(self, stop: asyncio.Event) -> None:
-        clusterwide = not self._namespaces
-        await self._operate(
+        insights, clusterwide = new_insights(), not self._namespaces
+        watching = kopf.operator(
             registry=registry_for(self._controller),
             settings=settings_for(clusterwide=clusterwide),
+            insights=cast(Any, insights),
             standalone=True,
             clusterwide=clusterwide,
             namespaces=self._namespaces,
-            stop_flag=stop,
         )
+        following = follow_definition(insights, self._controller.serves_plans)
+        tasks = [asyncio.create_task(watching), asyncio.create_task(following)]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        for task in done:
+            task.result()
 
-    async def _serves_plans_unlike(self, before: bool | None) -> bool:
-        """Wait until the API server changes its report on plans: whether it serves them."""
-        while True:
-            with contextlib.suppress(ApiError):
-                served = await self._controller.serves_plans()
-                if served is not before:
-                    return served
-            await self._sleep(_DEFINITION_POLL_S)
+
+async def follow_definition(
+    insights: Insights,
+    serves_plans: Callable[[], Awaitable[bool]],
+    *,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> None:
+    """Watch plans while the API server serves them, until cancelled.
+
+    Kopf asks which resources there are once after each event of a definition. The API server may serve
+    plans only after the last of these events, and refuse them only after the deletion. Kopf would then
+    never watch them, or keep a watch that has ended. Without scanning it asks only at the start.
+    `insights` is what kopf watches; `serves_plans` raises ApiError if the API server does not say.
+    """
+    while True:
+        with contextlib.suppress(ApiError):
+            served = await serves_plans()
+            async with insights.revised:
+                if served is not (_PLANS in insights.watched_resources):
+                    change = insights.watched_resources.add if served else insights.watched_resources.discard
+                    change(_PLANS)
+                    insights.revised.notify_all()
+        await sleep(_DEFINITION_POLL_S)
 
 
 class _Handler(Protocol):

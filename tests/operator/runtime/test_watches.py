@@ -1,89 +1,80 @@
-"""Kopf is started anew when the API server begins or ends to serve plans."""
+"""Which resources kopf watches, as the API server begins and ends to serve plans."""
 
 import asyncio
 
+import kopf
 import pytest
 
 from rightsizer_operator.cluster.client import ApiError
-from rightsizer_operator.runtime.watches import KopfWatch, pass_on
+from rightsizer_operator.runtime.watches import follow_definition, new_insights, pass_on
 
+JOBS = kopf.Resource("batch", "v1", "jobs")
+PLANS = kopf.Resource("rightsizer.dev", "v1alpha1", "trainingplans")
 OVERLOADED = ApiError(503, "overloaded")
 
 
-class Served:
-    """A stand-in for the controller: what the API server answers, in order; then nothing changes."""
-
-    settings = None
-
-    def __init__(self, *answers):
-        self.answers = list(answers)
-
-    async def serves_plans(self):
-        if not self.answers:
-            await asyncio.Event().wait()
-        answer = self.answers.pop(0)
-        if isinstance(answer, ApiError):
-            raise answer
-        return answer
-
-
-def starts(*answers, namespaces=("team",), ends_itself=False):
-    """The starts of kopf while the API server gives these responses, and the end of each run."""
+def watched_after(*answers, at_first=()):
+    """Whether plans are watched after each response of the API server."""
 
     async def scenario():
-        controller, ended = Served(*answers), []
-        controller.settings = type("settings", (), {"device_class": ""})
+        insights, left, watched = new_insights(), list(answers), []
+        insights.watched_resources.update({JOBS, *at_first})
 
-        async def operate(*, stop_flag, **options):
-            assert options["namespaces"] == namespaces
-            assert options["clusterwide"] is not bool(namespaces)
-            if ends_itself:
-                ended.append("itself")
-                return
-            try:
-                await stop_flag.wait()
-                ended.append("stopped")
-            except asyncio.CancelledError:
-                ended.append("cancelled")
-                raise
+        async def serves_plans():
+            answer = left.pop(0)
+            if isinstance(answer, ApiError):
+                raise answer
+            return answer
 
         async def sleep(_):
-            await asyncio.sleep(0)
+            assert JOBS in insights.watched_resources
+            watched.append(PLANS in insights.watched_resources)
+            if not left:
+                raise asyncio.CancelledError
 
-        watching = asyncio.create_task(KopfWatch(controller, namespaces, operate=operate, sleep=sleep).run())
-        for _ in range(50):
-            await asyncio.sleep(0)
-        finished = watching.done()
-        watching.cancel()
-        await asyncio.gather(watching, return_exceptions=True)
-        for _ in range(3):
-            await asyncio.sleep(0)
-        return ended, finished
+        with pytest.raises(asyncio.CancelledError):
+            await follow_definition(insights, serves_plans, sleep=sleep)
+        return watched
 
     return asyncio.run(scenario())
 
 
-@pytest.mark.parametrize(
-    ("answers", "ended"),
-    [
-        ((True, True, True), ["cancelled"]),
-        ((False, False, True, True), ["stopped", "cancelled"]),
-        ((True, False, False, True), ["stopped", "stopped", "cancelled"]),
-        ((OVERLOADED, True, OVERLOADED, True), ["cancelled"]),
-    ],
-    ids=["served", "comes", "goes and comes", "unclear"],
-)
-def test_kopf_starts_anew_when_plans_begin_or_cease_to_be_served(answers, ended):
-    assert starts(*answers) == (ended, False)
+def test_plans_are_watched_while_the_api_server_serves_them():
+    assert watched_after(False, True, True, False, True) == [False, True, True, False, True]
 
 
-def test_the_watch_ends_when_kopf_does():
-    """Kopf handles SIGTERM: the process ends with it."""
-    assert starts(True, True, ends_itself=True) == (["itself"], True)
+@pytest.mark.parametrize("at_first", [(), (PLANS,)], ids=["not watched", "watched"])
+def test_an_unclear_response_of_the_api_server_changes_nothing(at_first):
+    assert watched_after(OVERLOADED, OVERLOADED, at_first=at_first) == [bool(at_first)] * 2
 
 
-def test_a_whole_cluster_is_watched_without_namespaces():
-    assert starts(True, True, namespaces=()) == (["cancelled"], False)
+def test_kopf_gets_each_change_once():
+    async def scenario():
+        insights, told, left = new_insights(), [], [True, True, False]
+
+        async def listen():
+            async with insights.revised:
+                while True:
+                    await insights.revised.wait()
+                    told.append(PLANS in insights.watched_resources)
+
+        async def serves_plans():
+            return left.pop(0)
+
+        async def sleep(_):
+            for _ in range(3):
+                await asyncio.sleep(0)
+            if not left:
+                raise asyncio.CancelledError
+
+        listening = asyncio.create_task(listen())
+        await asyncio.sleep(0)
+        with pytest.raises(asyncio.CancelledError):
+            await follow_definition(insights, serves_plans, sleep=sleep)
+        listening.cancel()
+        return told
+
+    assert asyncio.run(scenario()) == [True, False]
 
 
 def test_kopf_keeps_only_its_own_fields_of_an_event():
