@@ -11,6 +11,7 @@ import lupa.lua52
 import lupa.lua53
 import lupa.lua54
 import pytest
+from tests.slurm.submit.thread_pool import ThreadPool
 
 from rightsizer_slurm.cluster.config import SiteConfig
 from rightsizer_slurm.cluster.snapshot import SlurmCluster
@@ -44,7 +45,9 @@ def response_of_daemon(folder: Path, request: bytes) -> bytes:
 
     async def main() -> bytes:
         state, site = TicketStore(folder / "state.db"), SiteConfig(hold_after_s=5.0)
-        server = Server(site=site, state=state, trusted=frozenset({os.getuid()}), sizer=lambda _: OK)
+        server = Server(
+            site=site, state=state, trusted=frozenset({os.getuid()}), pool=ThreadPool(lambda _: OK)
+        )
         server.update(SlurmCluster())
         async with await asyncio.start_unix_server(server.serve, folder / "s", limit=8192):
             reader, writer = await asyncio.open_unix_connection(folder / "s")
