@@ -44,7 +44,7 @@ class Coverage:
 
 
 def look(client: Prometheus, *, start_s: float, end_s: float, step_s: float) -> Coverage | NoData:
-    """Which families the server has over the window. InputError if it returns no usable answer."""
+    """The GPU metric families that the server has in the window. InputError if it gives no usable answer."""
     response = client.range(_QUERY, start_s=start_s, end_s=end_s, step_s=step_s)
     if isinstance(response, FailedQuery):
         raise InputError(

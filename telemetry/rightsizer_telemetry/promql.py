@@ -47,7 +47,7 @@ _MATCHER = re.compile(r'(\w+)(!?=)"([^"\\]*)"')
 
 
 def filtered(expression: str, wanted: str) -> str:
-    """An expression's series that meet these matchers (= and != only), which fit a selector alone."""
+    """The series of an expression that meet these matchers (= and != only), where it is no plain selector."""
     for matcher in wanted.split(",") if expression and wanted else ():
         found = _MATCHER.fullmatch(matcher)
         assert found, matcher

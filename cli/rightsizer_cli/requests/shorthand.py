@@ -34,6 +34,7 @@ _IN_WORDS = re.compile(
 )
 _GROUPED = re.compile(r"\d{1,3}(?:_\d{3})+|\d{1,3}(?:,\d{3})+", re.ASCII)
 _COUNTED = re.compile(r"(?:gpu:)?(?:(\d+) ?[x* ] ?(.+)|(.+?)[:x*](\d{1,4}))", re.IGNORECASE | re.ASCII)
+"""A number of GPUs beside their type, before it (8xH100) or behind it (H100:8, Slurm's gpu:h100:8)."""
 _SERIES = 2
 """Letters of a cloud's node type that name its series: p5, a3, NC."""
 _TYPES, _SHAPE, _PER_NODE, _GPUS = (
@@ -71,6 +72,7 @@ def _duration(typed: str) -> str:
 
 
 def _with_method(values: dict[str, Any]) -> dict[str, Any]:
+    """Other names of methods, as the plan calls them. Preferences (DPO, KTO, ...) are fine-tuning."""
     typed = str(values.get("workload.method", "")).casefold()
     if typed in _NOT_SIZED:
         raise OptionError("--method", value=typed, remedy=_NOT_SIZED[typed])

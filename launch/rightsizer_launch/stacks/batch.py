@@ -44,6 +44,7 @@ def accumulation_for(layout: JobLayout, micro_batch: int) -> int | None:
 
 
 def _share(layout: JobLayout, divisor: int, named: str) -> int:
+    """The sequences of a step over `divisor`, which an error calls `named`."""
     share, rest = divmod(layout.global_batch_sequences, divisor)
     if rest:
         remedy = f"does not divide by {named}"

@@ -40,7 +40,7 @@ from rightsizer_launch.worker.job_environment import (
     rank,
     run_directory,
     target_tokens,
-    world,
+    world_size,
 )
 from rightsizer_launch.worker.metrics import TrainMetrics, serve
 from rightsizer_launch.worker.peak_memory import max_peak_bytes, should_measure
@@ -237,7 +237,7 @@ def _write(event: str, **more: Any) -> None:
         uptime_s=time.monotonic(),
         attempt=int(os.environ.get(progress.ENV_ATTEMPT, "1")),
         restart=int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")),
-        world=world(),
+        world=world_size(),
         step=_state.step,
         tokens=_state.tokens,
         loss=_state.loss,
@@ -253,7 +253,7 @@ def _serve(*, restarts: int) -> None:
         return
     _state.metrics = TrainMetrics()
     _state.metrics.set(
-        workers=world(),
+        workers=world_size(),
         restarts=restarts,
         target_tokens=target_tokens(0.0),
         position_tokens=_state.tokens,

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from rightsizer_launch.worker.job_environment import rank, world
+from rightsizer_launch.worker.job_environment import rank, world_size
 
 
 def control_group() -> Any:
     """A gloo group for the flags: the default group where that is gloo; None where there is one process."""
-    if world() == 1:
+    if world_size() == 1:
         return None
     import torch.distributed as dist  # only where a job is distributed
 
@@ -28,4 +28,6 @@ def reduced(group: Any, values: list[float]) -> list[float]:
 
 def gathered(group: Any, value: int) -> tuple[int, ...]:
     """The workers' values by rank, as sums of one-hot vectors."""
-    return tuple(int(v) for v in reduced(group, [float(value) * (each == rank()) for each in range(world())]))
+    return tuple(
+        int(v) for v in reduced(group, [float(value) * (each == rank()) for each in range(world_size())])
+    )

@@ -40,7 +40,7 @@ def layout() -> JobLayout:
 
     tp, pp, cp = number("LAYOUT_TP"), number("LAYOUT_PP"), number("LAYOUT_CP")
     return JobLayout(
-        dp=max(1, world() // (tp * pp * cp)),
+        dp=max(1, world_size() // (tp * pp * cp)),
         tp=tp,
         pp=pp,
         vpp=number("LAYOUT_VPP"),
@@ -92,6 +92,6 @@ def local_rank() -> int:
     return int(os.environ.get("LOCAL_RANK", "0"))
 
 
-def world() -> int:
+def world_size() -> int:
     """The number of workers."""
     return int(os.environ.get("WORLD_SIZE", "1"))

@@ -52,16 +52,17 @@ class StageBalance(enum.IntEnum):
 class Framework:
     """One framework generation's facts; `known` is False for the honest unknown one (wider intervals).
 
-    Bytes are per parameter held by a rank before any sharding; those ending in a precision are for that
-    one, the plain ones for bf16 (and for fp8 where its own are 0); `moment_bytes` is of one moment (Adam
-    keeps two), `frozen_bytes` of a weight beneath adapters (0: as trained). Of `deferred_head_gradients`
-    micro-batches the logits' gradients wait for the end of the pipeline; `interleaved_group` (0: as many as
-    stages) pass a chunk before the next.
-    `first_stage_layers` and `last_stage_layers` are as the rule of balance deals them where 0.
-    `expert_overlap_interleaves`: stages hide the experts' exchange only if they are interleaved.
-    `defers_group_reduce`: HSDP's groups all-reduce gradients with the last micro-batch only.
-    `flash_kernel` is what "flash" means with it; `prefers_cudnn_attention`: cuDNN, where torch's own
-    choice is FlashAttention-2, on Blackwell. `can_*` says what to search.
+    Bytes are per parameter that a rank holds before any sharding. A name that ends in a precision is for that
+    precision; the plain name is for bf16, and for fp8 where fp8's own is 0. `can_*` limits the search.
+
+    - `flash_kernel`: the kernel that "flash" means. `prefers_cudnn_attention`: cuDNN on Blackwell, where
+      torch would choose FlashAttention-2.
+    - `expert_overlap_interleaves`: stages hide the experts' exchange only if they are interleaved.
+    - `defers_group_reduce`: HSDP's groups all-reduce gradients with the last micro-batch only.
+    - `first_stage_layers`, `last_stage_layers`: 0: as `stage_balance` divides the layers.
+    - `moment_bytes`: one of Adam's two moments. `frozen_bytes`: a weight beneath adapters; 0: as trained.
+    - `deferred_head_gradients`: micro-batches whose logit gradients wait for the end of the pipeline.
+    - `interleaved_group`: micro-batches that pass a chunk before the next chunk; 0: as many as stages.
     """
 
     name: str

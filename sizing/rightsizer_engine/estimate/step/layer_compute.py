@@ -20,6 +20,13 @@ from rightsizer_engine.values import immutable
 _NARROW_SUMS = 0.5  # of the traffic of 32-bit sums: two 16-bit reads and a write, 6 bytes of 12
 _PASSES_OF_A_KERNEL = 2.5  # an element-wise kernel reads one or two tensors and writes one
 
+_SECOND_MATMULS = 0.5
+"""Of the matmuls, by operators: torchtitan's policy saves the results of every other matmul."""
+_SECOND_BLOCKS = 0.5
+"""Of the blocks: every second one, torchtitan's `selective_ac_option = "2"`."""
+_MODULES_MATMUL, _MODULES_ELEMENTWISE = 0.1, 0.6
+"""Of the layer, by modules (Megatron's norms, activations, up-projections). Guesses, without a source."""
+
 
 @immutable
 class GpuTime:
@@ -133,11 +140,11 @@ def recomputed_shares(cases: Cases) -> GpuTime:
     core = np.where(chosen & (style == SelectiveRecompute.ATTENTION_CORE) & ~by_module, 1.0, 0.0)
     ops = np.where(chosen & (style == SelectiveRecompute.OPS), 1.0, 0.0)
     modules = np.where(chosen & by_module, 1.0, 0.0)
-    full = full + np.where(chosen & (style == SelectiveRecompute.BLOCKS), 0.5, 0.0)
+    full = full + np.where(chosen & (style == SelectiveRecompute.BLOCKS), _SECOND_BLOCKS, 0.0)
     return GpuTime(
-        matmul=full + 0.5 * ops + 0.1 * modules,
+        matmul=full + _SECOND_MATMULS * ops + _MODULES_MATMUL * modules,
         attention=full + core,
-        elementwise=full + ops + 0.6 * modules,
+        elementwise=full + ops + _MODULES_ELEMENTWISE * modules,
     )
 
 
