@@ -7,6 +7,7 @@ from pydoc import ErrorDuringImport, locate
 
 import pytest
 from pydantic import BaseModel
+from tests.checkout import PACKAGES
 from typer.main import get_command
 
 from rightsizer_api import TrainingPlan
@@ -91,7 +92,7 @@ PAGES = {
     str(p.relative_to(ROOT)): p.read_text()
     for p in [*ROOT.glob("docs/**/*.md"), *ROOT.glob("bench/notes/*.md"), *ROOT.glob("*.md")]
 }
-FOLDERS = "sizing|crds|launch|telemetry|operator|slurm|cli|tests|bench|examples|deploy|helm|scripts|docs"
+FOLDERS = "|".join((*PACKAGES, "tests", "bench", "examples", "deploy", "helm", "scripts", "docs"))
 NO_MODULES = "dev|test|conf|lua|github"  # the API group, hosts, files
 
 

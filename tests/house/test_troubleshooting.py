@@ -1,14 +1,12 @@
 """Each message that docs/troubleshooting.md quotes is one that the code can print."""
 
 import re
-from pathlib import Path
 
 import pytest
+from tests.checkout import PACKAGES, ROOT
 
-ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/troubleshooting.md").read_text()
 MESSAGES = re.findall(r"^\| `([^`]+)` \|", PAGE, flags=re.MULTILINE)
-PACKAGES = ("sizing", "crds", "launch", "telemetry", "local", "operator", "slurm", "cli", "python")
 FOREIGN = {"resolve_ctls_from_dns_srv"}
 """Messages of other programs."""
 

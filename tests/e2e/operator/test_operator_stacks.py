@@ -11,12 +11,11 @@ from pathlib import Path
 import pytest
 import yaml
 from planrun import laid
+from tests.checkout import PACKAGES, ROOT
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.nightly]
 
-ROOT = Path(__file__).resolve().parents[3]
 EXAMPLE = ROOT / "examples/stacks/transformers"
-PACKAGES = ("sizing", "crds", "launch", "telemetry", "local", "slurm", "operator", "cli", "python")
 CLAIM = """
 apiVersion: v1
 kind: PersistentVolume

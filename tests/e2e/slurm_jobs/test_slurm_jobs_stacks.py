@@ -12,13 +12,12 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.checkout import PACKAGES, ROOT
 from training import Training
 
 pytestmark = [pytest.mark.slurm, pytest.mark.nightly]
 
-ROOT = Path(__file__).parents[3]
 EXAMPLE = ROOT / "examples/stacks/transformers"
-PACKAGES = ("sizing", "crds", "launch", "telemetry", "local", "slurm", "operator", "cli", "python")
 COMMAND = "import sys; from rightsizer_cli.start import main; sys.argv[0] = 'rightsizer'; sys.exit(main())"
 
 

@@ -7,11 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.checkout import PACKAGES, ROOT
 
 sys.path.append(str(Path(__file__).parent))
 
-ROOT = Path(__file__).parents[3]
-PACKAGES = ("sizing", "crds", "launch", "telemetry", "slurm", "operator", "cli")
 STANDINS = Path(__file__).parent / "standins"
 """A folder on PYTHONPATH for a stack that needs what this machine lacks."""
 
