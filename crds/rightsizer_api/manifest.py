@@ -6,6 +6,7 @@ The functions for text import PyYAML themselves: it is slow, and a plan made fro
 import functools
 import json
 import os
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from rightsizer_api.untrusted_text import read_text
 from rightsizer_engine.errors import InputError
 
 _MAX_BYTES = 2_097_152  # per file: four bytes for each character of the longest manifest
+_BUILDING = threading.Lock()
 
 
 def load(source: Path | str, *, folder: Path | None = None) -> TrainingPlan:
@@ -58,11 +60,18 @@ def validate(document: object) -> TrainingPlan:
         raise plan_error(error, TrainingPlan) from None
 
 
-@functools.cache
 def _model() -> type[TrainingPlan]:
+    """TrainingPlan with its validator. The first threads wait until one of them has built it."""
+    with _BUILDING:
+        return _built()
+
+
+@functools.cache
+def _built() -> type[TrainingPlan]:
     """TrainingPlan with its validator, built without pydantic's plugins.
 
-    Pydantic would search every installed distribution for plugins (40 ms).
+    Pydantic would search every installed distribution for plugins (40 ms). The setting is the process's, so
+    one thread alone may change it.
     """
     setting = "PYDANTIC_DISABLE_PLUGINS"
     before = os.environ.get(setting)

@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 
 import pytest
 import yaml
@@ -147,3 +149,28 @@ def test_an_unreadable_file_is_one_clear_error(tmp_path):
             load(path)
     with pytest.raises(InputError, match="is not UTF-8 text"):
         load(tmp_path / "latin.yaml")
+
+
+FIRST_THREADS = """
+import sys, threading
+from rightsizer_api import validate
+sys.setswitchinterval(1e-6)
+together, faults = threading.Barrier(8), []
+def read():
+    together.wait()
+    try:
+        validate({"apiVersion": "rightsizer.dev/v1alpha1", "kind": "TrainingPlan"})
+    except ValueError:  # an empty document has its own error
+        pass
+    except BaseException as error:
+        faults.append(error)
+threads = [threading.Thread(target=read) for _ in range(8)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+assert not faults, faults
+"""
+
+
+def test_the_first_plans_of_a_process_may_come_from_several_threads():
+    done = subprocess.run([sys.executable, "-c", FIRST_THREADS], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

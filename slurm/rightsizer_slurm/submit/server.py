@@ -135,7 +135,7 @@ class Server:
             writer.write(response_text(kept, version=version))
             await writer.drain()
             return
-        result = await self.respond(request)
+        result = await self._respond_always(request)
         self.verdicts[str(result.verdict)] += 1
         writer.write(response_text(result, version=version))
         await writer.drain()
@@ -151,6 +151,14 @@ class Server:
                 "uid", value=peer, remedy="may not send requests; set users = yes for cli_filter"
             )
         return replace(request, uid=peer, user=user_name(peer))
+
+    async def _respond_always(self, request: SizingRequest) -> SizingResponse:
+        """The response. After a fault of ours too: a closed connection gives no reason."""
+        try:
+            return await self.respond(request)
+        except Exception:
+            _LOG.exception("internal error: %s", one_line(request.comment))
+            return SizingResponse(verdict=SizingVerdict.KEEP, say="internal error", code="fault")
 
     async def respond(self, request: SizingRequest) -> SizingResponse:
         """The response: from the cache, else from the engine if the site waits for it, or a hold.

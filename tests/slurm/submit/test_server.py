@@ -16,6 +16,7 @@ from rightsizer_slurm.cluster.snapshot import SlurmCluster
 from rightsizer_slurm.submit.protocol import SizingRequest, SizingResponse, SizingVerdict
 from rightsizer_slurm.submit.server import Server
 from rightsizer_slurm.submit.ticket_store import TicketStore
+from rightsizer_slurm.submit.validation import Validator
 
 GOOD = b"comment=rightsizer: model=gpt2 tokens=1B"
 OK = SizingResponse(verdict=SizingVerdict.OK, say="sized", fields={"min_nodes": 1})
@@ -36,14 +37,14 @@ def talk(
     site: SiteConfig = SiteConfig(hold_after_s=5.0),  # noqa: B008 (a frozen value)
     trusted: frozenset[int] = frozenset({os.getuid()}),
     cluster: SlurmCluster | None = SlurmCluster(),  # noqa: B008
+    validator: Validator | None = None,
 ) -> None:
     """A server on a socket of its own, and a function that sends it requests."""
 
     async def main() -> None:
         state = TicketStore(tmp_path / "state.db")
-        server = Server(
-            site=site, state=state, trusted=trusted, pool=ThreadPool(lambda task: sizer(task.request))
-        )
+        pool = ThreadPool(lambda task: sizer(task.request))
+        server = Server(site=site, state=state, trusted=trusted, pool=pool, validator=validator)
         if cluster is not None:
             server.update(cluster)
         path = tmp_path / "s"
@@ -160,6 +161,26 @@ def test_a_fault_in_one_request_leaves_its_job_unchanged_and_others_sized(tmp_pa
         assert (await ask(request(GOOD))).startswith("RIGHTSIZER 2 OK")
 
     talk(tmp_path, run, sizer=sizer)
+
+
+class FaultyOnce(Validator):
+    """A validator with a fault of its own in its first request."""
+
+    requests = 0
+
+    async def error(self, request: SizingRequest) -> str:
+        self.requests += 1
+        if self.requests == 1:
+            raise KeyError("PYDANTIC_DISABLE_PLUGINS")
+        return await super().error(request)
+
+
+def test_a_fault_before_the_sizing_gets_a_response_too(tmp_path: Path) -> None:
+    async def run(_server: Server, _state: TicketStore, ask: Callable[[bytes], Awaitable[str]]) -> None:
+        assert (await ask(request(GOOD))).startswith("RIGHTSIZER 2 KEEP\ncode=fault\nsay=internal error\n")
+        assert (await ask(request(GOOD))).startswith("RIGHTSIZER 2 OK")
+
+    talk(tmp_path, run, validator=FaultyOnce())
 
 
 @pytest.mark.slow
