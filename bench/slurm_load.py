@@ -1,7 +1,8 @@
 """The Slurm daemon's memory under heavy requests: `python -m bench.slurm_load`, as root, on a real Slurm.
 
 No request is cached: each is a mixture of experts at another sequence length. The
-daemon has its packaged settings. Memory is proportional (PSS): memory shared by forked processes counts once.
+daemon has its packaged settings. Memory is anonymous and proportional (Pss_Anon): what processes share counts
+once. Mapped files are left out: how much of them counts depends on the machine's other Python processes.
 """
 
 import argparse
@@ -57,14 +58,14 @@ def processes(conf: str) -> Iterator[int]:
 
 
 def memory_mib(conf: str) -> float:
-    """PSS of the daemon and its children; a process that ends meanwhile counts nothing."""
+    """Anonymous PSS of the daemon and its children; a process that ends meanwhile counts nothing."""
     total_kib = 0
     for process in processes(conf):
         try:
             rollup = Path(f"/proc/{process}/smaps_rollup").read_text()
         except OSError:
             continue
-        found = re.search(r"^Pss:\s+(\d+) kB", rollup, re.MULTILINE)
+        found = re.search(r"^Pss_Anon:\s+(\d+) kB", rollup, re.MULTILINE)
         total_kib += int(found[1]) if found else 0
     return total_kib / 1024
 
