@@ -110,9 +110,13 @@ class Site:
         """A held job once the daemon has dealt with it; one that it ended counts as refused."""
         assert submitted.job is not None
         job = submitted.job["JobId"]
-        self.slurm.wait(
-            "the job is sized", lambda: " ticket=" not in self.slurm.job(job).get("Comment", ""), 120
-        )
+
+        def is_settled() -> bool:  # the daemon writes the reason of a refusal, then cancels the job
+            found = self.slurm.job(job)
+            said = found.get("Comment", "")
+            return " ticket=" not in said and (" refused: " not in said or found["JobState"] == "CANCELLED")
+
+        self.slurm.wait("the job is sized", is_settled, 120)
         found = self.slurm.job(job)
         if found["JobState"] == "CANCELLED":
             return Submitted(said=found["Comment"], job=None)

@@ -32,7 +32,7 @@ def sized(site: Any, comment: str, *options: str, hold: bool = True) -> dict[str
         return {}
     job = submitted.job["JobId"]
     site.slurm.wait("the job is sized", lambda: " ticket=" not in site.slurm.job(job)["Comment"])
-    return site.slurm.job(job)
+    return site.slurm.job(job) | {"Held": str("the job is held" in submitted.said)}
 
 
 def minutes(text: str) -> float:
@@ -92,8 +92,8 @@ def test_a_job_gets_no_more_than_its_user_wrote(shipped: Any, number: int) -> No
         "time": (limit, bound(options, r"--time=(\d+)")),
         "deadline": (limit, 60 * bound(options, r"--deadline=now\+(\d)hours")),
     }
-    if "nodes=" not in job["AdminComment"]:  # refused, or as it was written
-        del allowed["deadline"]
+    if "nodes=" not in job["AdminComment"] or job["Held"] == "False":
+        del allowed["deadline"]  # as it was written; or sized at once, when Slurm 22.05 shows it to nobody
     broken = {name: pair for name, pair in allowed.items() if pair[0] > pair[1]}
     assert broken == {}, job
     assert limit >= (90 if "--time-min=90" in options else 0)

@@ -79,7 +79,7 @@ def test_when_the_daemon_ends_no_job_stays_held(fresh: Any) -> None:
     slurm = fresh.slurm
     sized = _sized(fresh).job["JobId"]
     for process, arguments in _daemon(fresh).items():
-        if "bounded_process" in arguments:
+        if "bounded.process" in arguments:
             os.kill(process, signal.SIGSTOP)  # sizes nothing from here on, however fast it is
     held = [fresh.sbatch(COLD.format(256 * number), hold=False).job["JobId"] for number in (1, 2, 3)]
     slurm.control("end", "rightsizer")
