@@ -157,8 +157,7 @@ class Server:
         try:
             return await self.respond(request)
         except Exception:
-            _LOG.exception("internal error: %s", one_line(request.comment))
-            return SizingResponse(verdict=SizingVerdict.KEEP, say="internal error", code="fault")
+            return _internal_error(request)
 
     async def respond(self, request: SizingRequest) -> SizingResponse:
         """The response: from the cache, else from the engine if the site waits for it, or a hold.
@@ -203,8 +202,7 @@ class Server:
         try:
             result = await self._size(request, request.uid)
         except Exception:  # a fault of ours in one request must not stop the others
-            _LOG.exception("internal error: %s", one_line(request.comment))
-            result = SizingResponse(verdict=SizingVerdict.KEEP, say="internal error", code="fault")
+            result = _internal_error(request)
         finally:
             del self._running[key]
         if "plan=" not in request.comment:
@@ -279,6 +277,12 @@ class Server:
             while self._running:
                 await asyncio.sleep(_IDLE_S)
             await self._size(SizingRequest(comment=comment), _WARM_UP)
+
+
+def _internal_error(request: SizingRequest) -> SizingResponse:
+    """The response after the fault that is being handled, which is logged."""
+    _LOG.exception("internal error: %s", one_line(request.comment))
+    return SizingResponse(verdict=SizingVerdict.KEEP, say="internal error", code="fault")
 
 
 def _peer(writer: asyncio.StreamWriter) -> int:
